@@ -1,0 +1,120 @@
+// Command retune is a load balancer that benchmarks itself and rewrites its own rules: one binary with a
+// sub-command per role.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes; scripts rely on them.
+const (
+	exitOK           = 0
+	exitFailed       = 1
+	exitUsage        = 2
+	exitRolledBack   = 3
+	exitInconclusive = 4
+	exitUnavailable  = 5 // Postgres, proxy, load driver or model out of reach
+	exitInterrupted  = 130
+)
+
+// exitError ends the process with a code other than 1. A nil err prints nothing.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// unavailable marks an error as "something that we need is out of reach".
+func unavailable(err error) error { return &exitError{exitUnavailable, err} }
+
+// usage marks an error as the caller's.
+func usage(format string, a ...any) error { return &exitError{exitUsage, fmt.Errorf(format, a...)} }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	interrupted := ctx.Err() != nil
+	stop()
+	os.Exit(exitCode(err, interrupted))
+}
+
+func exitCode(err error, interrupted bool) int {
+	var e *exitError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &e):
+		return e.code
+	case interrupted && errors.Is(err, context.Canceled):
+		return exitInterrupted
+	}
+	return exitFailed
+}
+
+// cli is every sub-command; each stands in a file of its own name.
+type cli struct {
+	Proxy    proxyCmd    `cmd:"" help:"Run the load balancer."`
+	Backends backendsCmd `cmd:"" help:"Run demo backends whose speed and health a scenario can turn."`
+	Load     loadCmd     `cmd:"" hidden:"" help:"Run one scenario's load and write its stream to stdout; the built-in driver's child process."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
+}
+
+// run is the whole program as a function, for main and for tests.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if err := loadEnvFile(); err != nil {
+		fmt.Fprintln(stderr, "retune:", err)
+		return &exitError{exitUsage, err}
+	}
+	var c cli
+	exited := -1
+	parser, err := kong.New(&c, kong.Name("retune"), kong.Writers(stdout, stderr), kong.UsageOnError(),
+		kong.Description("A load balancer that benchmarks itself and rewrites its own rules."),
+		kong.Exit(func(code int) { exited = code }),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(&output{stdout, stderr}))
+	if err != nil {
+		return err
+	}
+	k, err := parser.Parse(args)
+	if exited >= 0 { // --help
+		return nil
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "retune: %v\n", err)
+		return &exitError{exitUsage, err}
+	}
+	err = k.Run()
+	if err != nil && err.Error() != "" {
+		fmt.Fprintln(stderr, "retune:", err)
+	}
+	return err
+}
+
+// output is where a sub-command writes: data to out, all else to err.
+type output struct{ out, err io.Writer }
+
+type versionCmd struct{}
+
+// version is set by the release build.
+var version = "dev"
+
+func (versionCmd) Run(o *output) error {
+	_, err := fmt.Fprintln(o.out, "retune", version)
+	return err
+}

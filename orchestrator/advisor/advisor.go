@@ -1,0 +1,124 @@
+// Package advisor proposes a rule set from evidence.
+//
+// A generator is asked with Evidence, a summary of at most 2,000 tokens, and answers with Advice: a whole rule set
+// and a reason for each change, every figure in which is looked up in the evidence. `openai` asks any
+// OpenAI-compatible endpoint; `local` asks no model and reasons from measurements.
+package advisor
+
+import (
+	"time"
+
+	"retune/proxy/balance"
+	"retune/proxy/rules"
+	"retune/proxy/traffic"
+	"retune/ruleversions"
+)
+
+// Evidence is what a generator is told. It carries no names or URLs of backends and no secrets.
+type Evidence struct {
+	Champion  rules.RuleSet `json:"champion"`
+	Profile   string        `json:"profile"`
+	Scenarios []Measured    `json:"scenarios"` // under the champion, this cycle's baseline
+	// Algorithms is what fixed algorithms measured in the same scenarios, where that is known.
+	Algorithms []Measured `json:"algorithms,omitempty"`
+	Series     []Point    `json:"series"` // snapshots at their turning points
+	Switches   []Switch   `json:"switches"`
+	Tried      []Attempt  `json:"tried"` // earlier versions and how they were judged, newest first
+}
+
+// Measured is one arm in one scenario.
+type Measured struct {
+	Scenario  string            `json:"scenario"`
+	Algorithm balance.Algorithm `json:"algorithm,omitempty"` // fixed; empty: the champion's rules
+	RPS       float64           `json:"rps"`
+	AvgMS     float64           `json:"avg_ms"`
+	P95MS     float64           `json:"p95_ms"`
+	P99MS     float64           `json:"p99_ms"`
+	ErrorRate float64           `json:"error_rate"`
+	// States is the share of windows that the proxy spent in each traffic state.
+	States map[traffic.State]float64 `json:"states,omitempty"`
+}
+
+// Point is one turning point of the snapshot series.
+type Point struct {
+	Scenario      string            `json:"scenario"`
+	AtS           float64           `json:"at_s"`
+	RPS           float64           `json:"rps"`
+	RPSChangeRate *float64          `json:"rps_change_rate"`
+	AvgLatencyMS  float64           `json:"avg_latency_ms"`
+	P95MS         float64           `json:"p95_ms"`
+	ErrorRate     float64           `json:"error_rate"`
+	State         traffic.State     `json:"state"`
+	Algorithm     balance.Algorithm `json:"algorithm"`
+}
+
+// Switch is one change of algorithm, and what it brought.
+type Switch struct {
+	Scenario  string            `json:"scenario"`
+	AtS       float64           `json:"at_s"`
+	State     traffic.State     `json:"state"`
+	From      balance.Algorithm `json:"from"`
+	To        balance.Algorithm `json:"to"`
+	Before    Figures           `json:"before"`
+	After     Figures           `json:"after"`
+	PaidOff   bool              `json:"paid_off"`
+	Confident float64           `json:"confidence"`
+}
+
+// Figures are p95, RPS and error rate over a span.
+type Figures struct {
+	RPS       float64 `json:"rps"`
+	P95MS     float64 `json:"p95_ms"`
+	ErrorRate float64 `json:"error_rate"`
+}
+
+// Attempt is an earlier version and how it was judged.
+type Attempt struct {
+	Version int      `json:"version"`
+	Changes []string `json:"changes"` // e.g. "SPIKE: LEAST_CONNECTIONS → P2C_PEAK_EWMA"
+	Outcome string   `json:"outcome"`
+	Why     string   `json:"why"`
+}
+
+// Advice is a generator's proposal.
+type Advice struct {
+	Rules     rules.RuleSet         // whole, valid; its Version and Parent are not set
+	Summary   string                // one or two sentences
+	Reasons   []ruleversions.Reason // one per rule and per changed threshold, figures checked
+	Origin    rules.Origin
+	Author    string // model name, or "local"
+	PromptSHA string // empty: no prompt
+	Calls     []Call // every exchange that led here, the failed ones too
+}
+
+// Call is one exchange with a model. It never holds the key.
+type Call struct {
+	Provider         string        `json:"provider"`
+	Model            string        `json:"model"`
+	Temperature      float64       `json:"temperature"`
+	PromptSHA        string        `json:"prompt_sha256"`
+	Request          string        `json:"request"` // JSON as sent
+	Response         string        `json:"response"`
+	Outcome          CallOutcome   `json:"outcome"`
+	Error            string        `json:"error,omitempty"`
+	PromptTokens     int           `json:"prompt_tokens"`
+	CompletionTokens int           `json:"completion_tokens"`
+	CostUSD          *float64      `json:"cost_usd"` // nil: unknown
+	Latency          time.Duration `json:"latency_ns"`
+	At               time.Time     `json:"at"`
+}
+
+// CallOutcome says how an exchange ended.
+type CallOutcome string
+
+// The outcomes of a call.
+const (
+	CallOK           CallOutcome = "ok"
+	CallInvalidJSON  CallOutcome = "invalid_json"
+	CallInvalidRules CallOutcome = "invalid_rules"
+	CallTimeout      CallOutcome = "timeout"
+	CallHTTPError    CallOutcome = "http_error"
+	CallRefused      CallOutcome = "refused"
+	CallTruncated    CallOutcome = "truncated"
+	CallEmpty        CallOutcome = "empty"
+)

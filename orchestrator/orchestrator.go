@@ -1,0 +1,109 @@
+// Package orchestrator is the feedback loop: it measures the champion, has a candidate proposed, tries it, and
+// keeps it or puts the champion back.
+//
+// The parts: Tuner runs one cycle from top to bottom. Dispatcher claims queued cycles, one at a time per target, and
+// cancels them. Converger keeps the target on the desired version. Recover ends cycles whose process died. Nothing
+// here knows Postgres or the web.
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"retune/orchestrator/advisor"
+	"retune/orchestrator/loadtest"
+	"retune/orchestrator/verdict"
+	"retune/proxy/rules"
+	"retune/proxy/steering"
+	"retune/proxy/traffic"
+	"retune/ruleversions"
+)
+
+// What a caller may have to tell apart.
+var (
+	ErrStale    = errors.New("the parent is not the active version any more")
+	ErrTrial    = errors.New("another trial is in force")
+	ErrBusy     = errors.New("a cycle is already queued or running")
+	ErrNotFound = errors.New("not found")
+	ErrLost     = errors.New("this cycle is owned by another instance now")
+	ErrInvalid  = errors.New("invalid")
+)
+
+// Order is what a target shall run.
+type Order struct {
+	Version    ruleversions.Version
+	Generation int64
+	// Trial keeps the rules out of the proxy's file: a proxy that restarts during a trial runs the champion.
+	Trial bool
+}
+
+// Target is what rules are applied to: one proxy or several that run the same rules.
+type Target interface {
+	// Apply makes the order so; nil only when every proxy confirms it by hash and generation. Idempotent.
+	Apply(ctx context.Context, o Order) error
+	// Serving is what every proxy runs. An error when they can't be asked or differ.
+	Serving(ctx context.Context) (rules.Active, error)
+	// SetMode sets adaptive or fixed mode, resets and time scale on every proxy.
+	SetMode(ctx context.Context, m steering.Mode) error
+}
+
+// Journal is what the proxies recorded.
+type Journal interface {
+	Decisions(ctx context.Context, since time.Time) ([]steering.Decision, error)
+	Snapshots(ctx context.Context, since time.Time) ([]traffic.Snapshot, error)
+}
+
+// LoadRunner runs a scenario's load. progress is called about once a second, never after Run returns.
+// The error is for a run that could not be made; a run that is no evidence is a Result with Invalid set.
+type LoadRunner interface {
+	Run(ctx context.Context, s loadtest.Scenario, progress func(loadtest.Progress)) (loadtest.Result, error)
+}
+
+// Advisor proposes a rule set.
+type Advisor interface {
+	Advise(ctx context.Context, e advisor.Evidence) (advisor.Advice, error)
+}
+
+// Ledger holds what is in force, and the cycles. Its writes are durable when they return.
+type Ledger interface {
+	// Pointer says which version is in force; ErrNotFound before the first version.
+	Pointer(ctx context.Context) (Pointer, error)
+	Version(ctx context.Context, n int) (ruleversions.Version, error)
+	// Append makes a draft the next version. ErrStale when its parent is not the accepted version.
+	Append(ctx context.Context, d ruleversions.Draft) (ruleversions.Version, error)
+	// Move changes the pointer and records it. ErrTrial when another cycle's trial is on, ErrLost when m.Cycle is not running here.
+	Move(ctx context.Context, m Move) (Pointer, error)
+	// Applied records that the target confirmed the generation.
+	Applied(ctx context.Context, version int, generation int64) error
+	// Save stores the cycle's latest copy; a change of status begins a new step. detail is one sentence for the timeline.
+	// ErrLost when it is not this instance's any more.
+	Save(ctx context.Context, c Cycle, detail string) error
+}
+
+// Notebook keeps what was measured and said.
+type Notebook interface {
+	SaveRun(ctx context.Context, r Run) (id int64, err error)
+	SaveCalls(ctx context.Context, cycle int64, version int, calls []advisor.Call) error
+	// SaveJournal stores decisions and snapshots; reading the same ones again stores nothing twice. run 0: not part of a run.
+	SaveJournal(ctx context.Context, cycle, run int64, d []steering.Decision, s []traffic.Snapshot) error
+	SaveLive(ctx context.Context, l Live) error
+	// Noise is what A/A calibration and earlier cycles know of this machine, under a profile and driver.
+	Noise(ctx context.Context, profile loadtest.Profile, driver loadtest.Driver) ([]verdict.Noise, error)
+	// Attempts are earlier candidates and how they were judged, newest first.
+	Attempts(ctx context.Context, limit int) ([]advisor.Attempt, error)
+}
+
+// Queue is the cycles that wait.
+type Queue interface {
+	// Claim takes the oldest queued cycle for this instance; false when there is none or one is running on its target.
+	Claim(ctx context.Context) (Cycle, bool, error)
+	// Reclaim ends the cycles of instances that are gone as interrupted, and undoes their trials in the same transaction.
+	Reclaim(ctx context.Context) ([]Cycle, error)
+	// CancelRequested reports whether somebody asked for the cycle to be cancelled.
+	CancelRequested(ctx context.Context, id int64) (bool, error)
+	// FireDue queues a cycle for each schedule that is due at now, and moves it to its next time, in one transaction.
+	FireDue(ctx context.Context, now time.Time) ([]Cycle, error)
+	// Wake is signalled when there may be something to claim or to cancel. A tick of 2 s is the net below it.
+	Wake() <-chan struct{}
+}
