@@ -6,8 +6,12 @@
 package advisor
 
 import (
+	"context"
+	"errors"
+	"net/http"
 	"time"
 
+	"retune/orchestrator/switchlog"
 	"retune/proxy/balance"
 	"retune/proxy/rules"
 	"retune/proxy/traffic"
@@ -53,24 +57,10 @@ type Point struct {
 }
 
 // Switch is one change of algorithm, and what it brought.
-type Switch struct {
-	Scenario  string            `json:"scenario"`
-	AtS       float64           `json:"at_s"`
-	State     traffic.State     `json:"state"`
-	From      balance.Algorithm `json:"from"`
-	To        balance.Algorithm `json:"to"`
-	Before    Figures           `json:"before"`
-	After     Figures           `json:"after"`
-	PaidOff   bool              `json:"paid_off"`
-	Confident float64           `json:"confidence"`
-}
+type Switch = switchlog.Switch
 
 // Figures are p95, RPS and error rate over a span.
-type Figures struct {
-	RPS       float64 `json:"rps"`
-	P95MS     float64 `json:"p95_ms"`
-	ErrorRate float64 `json:"error_rate"`
-}
+type Figures = switchlog.Figures
 
 // Attempt is an earlier version and how it was judged.
 type Attempt struct {
@@ -122,3 +112,46 @@ const (
 	CallTruncated    CallOutcome = "truncated"
 	CallEmpty        CallOutcome = "empty"
 )
+
+// Generator proposes a rule set.
+type Generator interface {
+	// Advise answers with a whole, valid rule set. With an error the Advice still carries the Calls that were
+	// made, so that they can be kept.
+	Advise(ctx context.Context, e Evidence) (Advice, error)
+}
+
+// Config is what the generators need; each takes its own part.
+type Config struct {
+	OpenAI OpenAI
+}
+
+// OpenAI says which server and model the generator `openai` asks.
+type OpenAI struct {
+	Key         string        // sent as a bearer token, never recorded; may be empty for a server of one's own
+	BaseURL     string        // "https://api.openai.com/v1" by default; any compatible server
+	Model       string        // "gpt-4o" by default
+	Temperature *float64      // nil: 0.3, and none for models that refuse one
+	CallTimeout time.Duration // of one HTTP attempt; 60 s by default
+	Total       time.Duration // of all attempts, waits and repair turns together; 4 min by default
+	MaxTokens   int           // of one answer; 4096 by default
+	// Transport is what requests go out by; nil: a transport of its own.
+	Transport http.RoundTripper
+}
+
+// Names lists the generators, the default first.
+func Names() []string { return []string{"local", "openai"} }
+
+// New makes the generator of that name; the error for an unknown name lists the known ones.
+func New(name string, c Config) (Generator, error) { return nil, errors.New("not yet") }
+
+// Compact writes evidence as JSON of at most 2,000 tokens; dropped says what had to be left out.
+func Compact(e Evidence) (text string, dropped []string) { return "", nil }
+
+// TurningPoints thins the snapshots of one run (from start on) out to where the traffic turned.
+func TurningPoints(scenario string, start time.Time, snapshots []traffic.Snapshot) []Point { return nil }
+
+// CheckReasons looks every figure of the reasons up in the evidence, and lists the others in Unsupported.
+func CheckReasons(reasons []ruleversions.Reason, e Evidence) []ruleversions.Reason { return reasons }
+
+// Changes says in words what b changes against a, e.g. "SPIKE: LEAST_CONNECTIONS → P2C_PEAK_EWMA".
+func Changes(a, b rules.RuleSet) []string { return nil }

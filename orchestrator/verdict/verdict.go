@@ -5,6 +5,12 @@
 // beyond it. Anything else is inconclusive: a candidate is never kept on hope.
 package verdict
 
+import (
+	"errors"
+
+	"retune/orchestrator/loadtest"
+)
+
 // Outcome is what a judge says.
 type Outcome string
 
@@ -86,3 +92,46 @@ type Verdict struct {
 	Limits    Limits    `json:"limits"`
 	Warnings  []string  `json:"warnings,omitempty"` // e.g. no known noise on this machine
 }
+
+// ShouldLook is the plan of looks of a profile: after how many pairs per scenario a verdict may be given.
+func ShouldLook(p loadtest.Profile) []int {
+	switch p {
+	case loadtest.Quick:
+		return []int{2, 3, 4}
+	case loadtest.Nightly:
+		return []int{5, 8, 12}
+	}
+	return []int{3, 5, 8}
+}
+
+// Judge compares candidate and champion at one of the planned looks: every scenario must have the same number of
+// pairs, and it must be one of looks. Undecided asks for the pairs up to the next look; at the last it is
+// Inconclusive. Input that is no evidence (no p95, NaN, negative figures, no requests) is an error.
+func Judge(pairs []Pair, limits Limits, known []Noise, looks []int) (Verdict, error) {
+	return Verdict{}, errors.New("not yet")
+}
+
+// SettleBreach is the absolute error-rate gate, the only one that may act on a single run.
+func SettleBreach(baseline, now Measurement, limits Limits) bool {
+	return !(now.ErrorRate-baseline.ErrorRate <= limits.ErrorIncrease+1e-9)
+}
+
+// Spread is how much the pairs scatter around their own mean, per scenario and metric: what an A/A calibration
+// stores, and what earlier cycles' pairs add.
+func Spread(pairs []Pair) []Noise { return nil }
+
+// Pool joins what is known with what was measured now, weighted by degrees of freedom.
+func Pool(known, now []Noise) []Noise { return known }
+
+// Resolution is what a machine's noise lets a judge see in one scenario and metric.
+type Resolution struct {
+	Scenario string  `json:"scenario"`
+	Metric   Metric  `json:"metric"`
+	SD       float64 `json:"sd"`
+	Pairs    int     `json:"pairs"`    // planned, at the last look
+	Smallest float64 `json:"smallest"` // the smallest effect that can be told from none (ratio - 1, or difference)
+	Needed   int     `json:"needed"`   // pairs to keep an equal candidate
+}
+
+// Resolve says what the judge can see with that noise and plan.
+func Resolve(known []Noise, limits Limits, looks []int) []Resolution { return nil }
