@@ -1,0 +1,69 @@
+# Everything one does with Retune. `make help` lists it; `make run` and `make test` are all that a newcomer needs.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO ?= go
+BIN := bin/retune
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+TOOL := $(GO) tool -modfile=tools/go.mod
+# Packages whose tests run at the same time. They put load on real sockets: more would measure each other.
+PACKAGES_AT_ONCE ?= 2
+TEST_FLAGS ?=
+
+.PHONY: help
+help: ## List what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build postgres ## Build, bring Postgres, start everything with its web UI; Ctrl-C stops it
+	$(BIN) up
+
+.PHONY: cycle
+cycle: build postgres ## The same without a browser: start, one quick cycle, its table of results, stop
+	$(BIN) cycle --up --profile quick
+
+.PHONY: build
+build: ## Build bin/retune
+	@echo "Building $(BIN). The first build fetches and compiles every module: a minute or two on two cores."
+	@$(GO) build -v -buildvcs=false -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/retune
+
+.PHONY: test
+test: postgres chromium ## Run the whole test suite, unit to end-to-end, bringing what it needs
+	@echo "Testing. Packages report as they finish; the first run compiles them first."
+	$(GO) test -p $(PACKAGES_AT_ONCE) -timeout 9m $(TEST_FLAGS) ./...
+
+.PHONY: race
+race: postgres chromium ## The whole suite under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -p $(PACKAGES_AT_ONCE) -timeout 20m $(TEST_FLAGS) ./...
+
+.PHONY: lint
+lint: ## gofmt, go vet and golangci-lint
+	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); \
+	if [ -n "$$unformatted" ]; then echo "Not gofmt'd (gofmt -w mends it):"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	@echo "golangci-lint is built first, which takes minutes the first time."
+	$(TOOL) golangci-lint run
+
+.PHONY: bench
+bench: bench-algorithms bench-load ## Every benchmark
+
+.PHONY: bench-algorithms
+bench-algorithms: build postgres ## The ten algorithms under the reference load, as ratios to ROUND_ROBIN
+	$(BIN) bench --reference
+
+.PHONY: tools
+tools: postgres chromium ## Bring what is not written in Go: Postgres, and Chromium for the browser tests
+
+.PHONY: postgres
+postgres:
+	@bash tools/postgres.sh
+
+.PHONY: chromium
+chromium:
+	@bash tools/chromium.sh
+
+.PHONY: clean
+clean: ## Remove what was built (data stays)
+	rm -rf bin
