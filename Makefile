@@ -58,7 +58,7 @@ tools: postgres chromium ## Bring what is not written in Go: Postgres, and Chrom
 
 .PHONY: postgres
 postgres:
-	@bash tools/postgres.sh
+	@[ ! -f tools/postgres.sh ] || bash tools/postgres.sh
 
 .PHONY: chromium
 chromium:
