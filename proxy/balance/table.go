@@ -1,0 +1,40 @@
+package balance
+
+import (
+	"fmt"
+	"strings"
+)
+
+// table is the whole list of algorithms: one constructor each, in the file of its name.
+var table = map[Algorithm]func([]*Backend, Options) Picker{
+	RoundRobin: newRoundRobin,
+	// the others follow
+	WeightedRoundRobin:       newRoundRobin,
+	LeastConnections:         newRoundRobin,
+	WeightedLeastConnections: newRoundRobin,
+	IPHash:                   newRoundRobin,
+	ConsistentHash:           newRoundRobin,
+	LeastResponseTime:        newRoundRobin,
+	Random:                   newRoundRobin,
+	P2CPeakEWMA:              newRoundRobin,
+	ExpectedCompletion:       newRoundRobin,
+}
+
+// New builds the picker of a over backends, which it copies. An empty set is no error: Pick answers nil.
+// An unknown name is an error that lists the known ones.
+func New(a Algorithm, backends []*Backend, o Options) (Picker, error) {
+	build, ok := table[a]
+	if !ok {
+		return nil, fmt.Errorf("unknown algorithm %q: want one of %s", a, names())
+	}
+	return build(backends, o), nil
+}
+
+// names lists the known algorithms for an error message.
+func names() string {
+	var s []string
+	for _, a := range Algorithms() {
+		s = append(s, string(a))
+	}
+	return strings.Join(s, ", ")
+}

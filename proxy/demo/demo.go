@@ -1,0 +1,2 @@
+// Package demo is a backend whose speed, concurrency and health a scenario can turn.
+package demo
