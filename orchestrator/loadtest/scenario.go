@@ -84,8 +84,8 @@ const (
 
 // Scenario is one run to be made: a shape as a profile scales it, against a target.
 type Scenario struct {
-	Shape    Shape
-	Profile  Profile
+	Shape    Shape             // as it is run: scaled to the profile already, see Shape.Scaled
+	Profile  Profile           // for the record
 	Target   string            // base URL of the traffic listener
 	Controls map[string]string // backend id → URL of its control endpoint, for events
 	Warm     time.Duration     // unmeasured load before the measured phases, at the first phase's rate

@@ -1,0 +1,114 @@
+package loadtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"retune/k6"
+)
+
+// maxShape bounds a shape file, in bytes.
+const maxShape = 64 << 10
+
+// Bundled are the names of the scenarios that come with Retune, in the order in which they are shown.
+var Bundled = []string{"steady", "burst", "gradual", "failure", "reference"}
+
+// Shapes are the bundled scenarios' shapes, as their files have them: for the Standard profile.
+func Shapes() []Shape {
+	all := make([]Shape, len(Bundled))
+	for i, name := range Bundled {
+		s, err := Load(name)
+		if err != nil {
+			panic(err) // embedded; a test loads each
+		}
+		all[i] = s
+	}
+	return all
+}
+
+// Load is the bundled shape of that name.
+func Load(name string) (Shape, error) {
+	if !slices.Contains(Bundled, name) {
+		return Shape{}, fmt.Errorf("no scenario %q; there are %s", name, strings.Join(Bundled, ", "))
+	}
+	return readShape(k6.Files, name+".json")
+}
+
+// LoadDir is the user's own scenarios in a directory: NAME.json is a shape for both drivers, NAME.js a k6 script for
+// k6 alone; a script beside its shape has the shape's plan. All faults of all files come back in one error.
+func LoadDir(dir string) ([]Scenario, error) {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("reading own scenarios: %w", err)
+	}
+	var all []Scenario
+	var faults []error
+	byName := map[string]int{}
+	for _, f := range files { // NAME.js sorts before NAME.json
+		name, ext := strings.TrimSuffix(f.Name(), filepath.Ext(f.Name())), filepath.Ext(f.Name())
+		if f.IsDir() || (ext != ".js" && ext != ".json") {
+			continue
+		}
+		i, seen := byName[name]
+		if !seen {
+			i, byName[name] = len(all), len(all)
+			all = append(all, Scenario{Shape: Shape{Name: name}})
+		}
+		if ext == ".js" {
+			all[i].Script = filepath.Join(dir, f.Name())
+			continue
+		}
+		if all[i].Shape, err = readShape(os.DirFS(dir), f.Name()); err != nil {
+			faults = append(faults, err)
+		} else if slices.Contains(Bundled, name) {
+			faults = append(faults, fmt.Errorf("%s: a bundled scenario has this name; choose another", f.Name()))
+		}
+	}
+	return all, errors.Join(faults...)
+}
+
+func readShape(from fs.FS, file string) (Shape, error) {
+	f, err := from.Open(file)
+	if err != nil {
+		return Shape{}, fmt.Errorf("reading a shape: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxShape+1))
+	if err != nil {
+		return Shape{}, fmt.Errorf("reading shape %s: %w", file, err)
+	}
+	s, err := ParseShape(b)
+	if want := strings.TrimSuffix(path.Base(file), ".json"); err == nil && s.Name != want {
+		err = fmt.Errorf("name: %q, but the file's name says %q", s.Name, want)
+	}
+	if err != nil {
+		return Shape{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return s, nil
+}
+
+// ParseShape reads a shape file: strictly, naming every fault with its place.
+func ParseShape(b []byte) (Shape, error) {
+	if len(b) > maxShape {
+		return Shape{}, fmt.Errorf("larger than %d bytes", maxShape)
+	}
+	var s Shape
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return Shape{}, fmt.Errorf("line %d: %w", 1+bytes.Count(b[:min(d.InputOffset(), int64(len(b)))], []byte("\n")), err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return Shape{}, errors.New("more after the shape's closing brace")
+	}
+	return s, s.Validate()
+}
