@@ -72,6 +72,7 @@ type cli struct {
 	Proxy    proxyCmd    `cmd:"" help:"Run the load balancer."`
 	Backends backendsCmd `cmd:"" help:"Run demo backends whose speed and health a scenario can turn."`
 	Load     loadCmd     `cmd:"" hidden:"" help:"Run one scenario's load and write its stream to stdout; the built-in driver's child process."`
+	Health   healthCmd   `cmd:"" hidden:"" help:"Ask a role whether it is well; exit 0 or not."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
