@@ -18,8 +18,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"retune/proxy/balance"
 )
 
 // root is the repository, seen from this package's folder, where its tests run.
@@ -241,12 +239,6 @@ func TestNothingHappensBehindOnesBack(t *testing.T) {
 			}
 		})
 	})
-}
-
-func TestAnAlgorithmIsAFileOfItsName(t *testing.T) {
-	for _, a := range balance.Algorithms() {
-		require.FileExists(t, filepath.Join(root, "proxy/balance", strings.ToLower(string(a))+".go"))
-	}
 }
 
 func TestForbiddenModulesAreAbsent(t *testing.T) {
