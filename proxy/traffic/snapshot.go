@@ -28,8 +28,10 @@ type Snapshot struct {
 	P99MS        float64 `json:"p99_ms"`
 	// LatencySlope is the least-squares slope of the average latency over the last windows, in ms per window.
 	LatencySlope float64 `json:"latency_slope_ms"`
-	ErrorRate    float64 `json:"error_rate"`
-	InFlight     int64   `json:"in_flight"`
+	// Rising is for how many windows in a row, this one included, latency and rps have both been rising.
+	Rising    int     `json:"rising_windows,omitempty"`
+	ErrorRate float64 `json:"error_rate"`
+	InFlight  int64   `json:"in_flight"`
 
 	Backends []BackendSnapshot `json:"backends"`
 
