@@ -1,15 +1,10 @@
 // Package verdict judges a candidate against a champion by interleaved pairs of runs.
 //
-// It is arithmetic alone: no clock, no I/O. A candidate is kept only when, for every metric of every scenario, the
+// It is arithmetic alone: no clock, no I/O. Interval arithmetic is in interval.go, the plan of looks and what each
+// look may spend in looks.go, the machine's known noise in noise.go, and the judgement in judge.go. A candidate is kept only when, for every metric of every scenario, the
 // whole confidence interval lies within the limit, and rolled back when for any one the whole interval lies
 // beyond it. Anything else is inconclusive: a candidate is never kept on hope.
 package verdict
-
-import (
-	"errors"
-
-	"retune/orchestrator/loadtest"
-)
 
 // Outcome is what a judge says.
 type Outcome string
@@ -61,8 +56,8 @@ const (
 type Noise struct {
 	Scenario string  `json:"scenario"`
 	Metric   Metric  `json:"metric"`
-	SD       float64 `json:"sd"` // of the natural log of the ratio, or of the difference
-	Pairs    int     `json:"pairs"`
+	SD       float64 `json:"sd"`    // of the natural log of the ratio, or of the difference
+	Pairs    int     `json:"pairs"` // that SD was measured from: one degree of freedom less
 }
 
 // Finding is one metric of one scenario.
@@ -72,7 +67,7 @@ type Finding struct {
 	Champion  float64 `json:"champion"`  // median over the pairs
 	Candidate float64 `json:"candidate"` // median over the pairs
 	Effect    float64 `json:"effect"`    // ratio - 1, or difference; positive is an increase
-	Low       float64 `json:"low"`       // 95% confidence interval of Effect
+	Low       float64 `json:"low"`       // 95% confidence interval of Effect, over all looks together (see looks.go)
 	High      float64 `json:"high"`
 	Limit     float64 `json:"limit"` // signed: +0.15 for p95, -0.15 for RPS, +0.02 for the error rate
 	Outcome   Outcome `json:"outcome"`
@@ -92,46 +87,3 @@ type Verdict struct {
 	Limits    Limits    `json:"limits"`
 	Warnings  []string  `json:"warnings,omitempty"` // e.g. no known noise on this machine
 }
-
-// ShouldLook is the plan of looks of a profile: after how many pairs per scenario a verdict may be given.
-func ShouldLook(p loadtest.Profile) []int {
-	switch p {
-	case loadtest.Quick:
-		return []int{2, 3, 4}
-	case loadtest.Nightly:
-		return []int{5, 8, 12}
-	}
-	return []int{3, 5, 8}
-}
-
-// Judge compares candidate and champion at one of the planned looks: every scenario must have the same number of
-// pairs, and it must be one of looks. Undecided asks for the pairs up to the next look; at the last it is
-// Inconclusive. Input that is no evidence (no p95, NaN, negative figures, no requests) is an error.
-func Judge(pairs []Pair, limits Limits, known []Noise, looks []int) (Verdict, error) {
-	return Verdict{}, errors.New("not yet")
-}
-
-// SettleBreach is the absolute error-rate gate, the only one that may act on a single run.
-func SettleBreach(baseline, now Measurement, limits Limits) bool {
-	return !(now.ErrorRate-baseline.ErrorRate <= limits.ErrorIncrease+1e-9)
-}
-
-// Spread is how much the pairs scatter around their own mean, per scenario and metric: what an A/A calibration
-// stores, and what earlier cycles' pairs add.
-func Spread(pairs []Pair) []Noise { return nil }
-
-// Pool joins what is known with what was measured now, weighted by degrees of freedom.
-func Pool(known, now []Noise) []Noise { return known }
-
-// Resolution is what a machine's noise lets a judge see in one scenario and metric.
-type Resolution struct {
-	Scenario string  `json:"scenario"`
-	Metric   Metric  `json:"metric"`
-	SD       float64 `json:"sd"`
-	Pairs    int     `json:"pairs"`    // planned, at the last look
-	Smallest float64 `json:"smallest"` // the smallest effect that can be told from none (ratio - 1, or difference)
-	Needed   int     `json:"needed"`   // pairs to keep an equal candidate
-}
-
-// Resolve says what the judge can see with that noise and plan.
-func Resolve(known []Noise, limits Limits, looks []int) []Resolution { return nil }
