@@ -27,7 +27,7 @@ cycle: build postgres ## The same without a browser: start, one quick cycle, its
 .PHONY: build
 build: ## Build bin/retune
 	@echo "Building $(BIN). The first build fetches and compiles every module: a minute or two on two cores."
-	@$(GO) build -v -buildvcs=false -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/retune
+	@$(GO) build -v -buildvcs=false -trimpath -tags timetzdata -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/retune
 
 .PHONY: test
 test: postgres chromium ## Run the whole test suite, unit to end-to-end, bringing what it needs

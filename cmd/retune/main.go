@@ -84,11 +84,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	var c cli
 	exited := -1
-	parser, err := kong.New(&c, kong.Name("retune"), kong.Writers(stdout, stderr), kong.UsageOnError(),
-		kong.Description("A load balancer that benchmarks itself and rewrites its own rules."),
-		kong.Exit(func(code int) { exited = code }),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(&output{stdout, stderr}))
+	parser, err := newParser(&c, stdout, stderr, kong.Exit(func(code int) { exited = code }),
+		kong.BindTo(ctx, (*context.Context)(nil)))
 	if err != nil {
 		return err
 	}
@@ -105,6 +102,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stderr, "retune:", err)
 	}
 	return err
+}
+
+// newParser is the command line as kong reads it; tests read manuals and manifests with it.
+func newParser(c *cli, stdout, stderr io.Writer, options ...kong.Option) (*kong.Kong, error) {
+	return kong.New(c, append(options, kong.Name("retune"), kong.Writers(stdout, stderr), kong.UsageOnError(),
+		kong.Description("A load balancer that benchmarks itself and rewrites its own rules."),
+		kong.Bind(&output{stdout, stderr}))...)
 }
 
 // output is where a sub-command writes: data to out, all else to err.
