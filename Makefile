@@ -39,12 +39,20 @@ race: postgres chromium ## The whole suite under the race detector (needs a C co
 	CGO_ENABLED=1 $(GO) test -race -p $(PACKAGES_AT_ONCE) -timeout 20m $(TEST_FLAGS) ./...
 
 .PHONY: lint
-lint: ## gofmt, go vet and golangci-lint
+lint: ## gofmt, go vet, golangci-lint, and whether generated files are up to date
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "Not gofmt'd (gofmt -w mends it):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	@echo "golangci-lint is built first, which takes minutes the first time."
 	$(TOOL) golangci-lint run
+	@generated() { git ls-files -z -co --exclude-standard -- '*_templ.go' 'orchestrator/postgres/queries/*.go' | xargs -0 cksum; }; \
+	before=$$(generated); $(MAKE) generate; \
+	[ "$$before" = "$$(generated)" ] || { echo "Generated files were out of date and are new now: commit them."; exit 1; }
+
+.PHONY: generate
+generate: postgres ## Generate the pages from web/*.templ and the queries from orchestrator/postgres/queries/*.sql
+	@echo "Generating. The generators are built first, which takes minutes the first time."
+	$(GO) generate ./...
 
 .PHONY: bench
 bench: bench-algorithms bench-load ## Every benchmark
