@@ -74,4 +74,5 @@ type Active struct {
 	Generation  int64     `json:"generation"` // of the orchestrator's pointer; 0: set by hand
 	BootID      string    `json:"boot_id"`    // new at each start of the proxy
 	EffectiveAt time.Time `json:"effective_at"`
+	Trial       bool      `json:"trial,omitempty"` // in memory alone: the proxy's file still holds the rules before them
 }

@@ -77,7 +77,8 @@ type RulesStatus struct {
 	Hash        string    `json:"sha256"`
 	Generation  int64     `json:"generation"`
 	EffectiveAt time.Time `json:"effective_at"`
-	Safe        bool      `json:"safe,omitempty"` // the built-in safe rules are in force: no rule file could be used
+	Trial       bool      `json:"trial,omitempty"` // in memory alone: the rule file still holds the rules before them
+	Safe        bool      `json:"safe,omitempty"`  // the built-in safe rules are in force: no rule file could be used
 }
 
 // BackendStatus is one backend as the proxy sees it.
