@@ -148,7 +148,9 @@ func New(name string, c Config) (Generator, error) { return nil, errors.New("not
 func Compact(e Evidence) (text string, dropped []string) { return "", nil }
 
 // TurningPoints thins the snapshots of one run (from start on) out to where the traffic turned.
-func TurningPoints(scenario string, start time.Time, snapshots []traffic.Snapshot) []Point { return nil }
+func TurningPoints(scenario string, start time.Time, snapshots []traffic.Snapshot) []Point {
+	return nil
+}
 
 // CheckReasons looks every figure of the reasons up in the evidence, and lists the others in Unsupported.
 func CheckReasons(reasons []ruleversions.Reason, e Evidence) []ruleversions.Reason { return reasons }

@@ -71,7 +71,9 @@ func (s *Store) Claim(ctx context.Context) (orchestrator.Cycle, bool, error) {
 
 func (s *Store) Reclaim(ctx context.Context) ([]orchestrator.Cycle, error) { return nil, errUnbuilt }
 
-func (s *Store) CancelRequested(ctx context.Context, id int64) (bool, error) { return false, errUnbuilt }
+func (s *Store) CancelRequested(ctx context.Context, id int64) (bool, error) {
+	return false, errUnbuilt
+}
 
 func (s *Store) FireDue(ctx context.Context, now time.Time) ([]orchestrator.Cycle, error) {
 	return nil, errUnbuilt

@@ -35,4 +35,3 @@ type Figures struct {
 func Analyse(r loadtest.Result, decisions []steering.Decision, snapshots []traffic.Snapshot) []Switch {
 	return nil
 }
-

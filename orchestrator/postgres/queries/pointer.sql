@@ -1,0 +1,29 @@
+-- name: Pointer :one
+SELECT p.*, v.sha256 FROM rule_pointer p JOIN rule_version v ON v.version = p.desired;
+
+-- name: LockPointer :one
+SELECT p.*, v.sha256 FROM rule_pointer p JOIN rule_version v ON v.version = p.desired FOR UPDATE OF p;
+
+-- name: InsertPointer :exec
+INSERT INTO rule_pointer (accepted, desired, generation) VALUES (@version, @version, 1);
+
+-- name: UpdatePointer :exec
+UPDATE rule_pointer SET accepted = @accepted, desired = @desired, generation = @generation,
+  trial_cycle = @trial_cycle, candidate = @candidate;
+
+-- name: InsertActivation :exec
+INSERT INTO activation (generation, version, previous, kind, cycle_id, actor, reason)
+VALUES (@generation, @version, @previous, @kind, @cycle_id, @actor, @reason);
+
+-- name: PointerApplied :execrows
+UPDATE rule_pointer SET applied = @version::int, applied_gen = generation WHERE generation = @generation AND desired = @version;
+
+-- name: ActivationApplied :exec
+UPDATE activation SET applied_at = clock_timestamp() WHERE generation = @generation AND applied_at IS NULL;
+
+-- name: Activations :many
+SELECT * FROM activation ORDER BY generation DESC LIMIT @lim;
+
+-- name: StrayTrial :one
+-- Whether a trial is on whose cycle has ended.
+SELECT EXISTS (SELECT 1 FROM rule_pointer p JOIN cycle c ON c.id = p.trial_cycle WHERE c.finished_at IS NOT NULL);

@@ -1,0 +1,27 @@
+-- name: InsertRun :one
+INSERT INTO run (cycle_id, machine, scenario, arm, pair, version, algorithm, seed, driver, driver_version, started_at,
+  duration_ns, planned, requests, failed, dropped, rps, error_rate, avg_ms, p50_ms, p90_ms, p95_ms, p99_ms, max_ms,
+  marks, status_counts, histogram, exit_code, driver_cpu, log, invalid)
+VALUES (@cycle_id, @machine, @scenario, @arm, @pair, @version, @algorithm, @seed, @driver, @driver_version, @started_at,
+  @duration_ns, @planned, @requests, @failed, @dropped, @rps, @error_rate, @avg_ms, @p50_ms, @p90_ms, @p95_ms, @p99_ms, @max_ms,
+  @marks, @status_counts, @histogram, @exit_code, @driver_cpu, @log, @invalid)
+RETURNING id;
+
+-- name: InsertSeries :copyfrom
+INSERT INTO run_series (run_id, metric, points) VALUES (@run_id, @metric, @points);
+
+-- name: Runs :many
+SELECT * FROM run WHERE cycle_id = @cycle_id ORDER BY id;
+
+-- name: Run :one
+SELECT * FROM run WHERE id = @id;
+
+-- name: Series :many
+SELECT * FROM run_series WHERE run_id = @run_id;
+
+-- name: PairedRuns :many
+-- The newest valid runs of equal arms on a machine, from which its noise is known.
+SELECT r.id, r.cycle_id, c.kind, c.profile, r.driver, r.scenario, r.pair, r.rps, r.p95_ms, r.error_rate, r.created_at
+FROM run r JOIN cycle c ON c.id = r.cycle_id
+WHERE r.machine = @machine AND r.pair > 0 AND cardinality(r.invalid) = 0 AND (c.kind = 'calibrate' OR r.arm = 'champion')
+ORDER BY r.id DESC LIMIT @lim;
