@@ -1,10 +1,64 @@
 package rules
 
-// Default is version 1: what a new installation starts with.
-func Default() RuleSet { return RuleSet{} }
+import (
+	"time"
 
-// Safe is the built-in fallback of a proxy that has no usable rules: ROUND_ROBIN everywhere.
-func Safe() RuleSet { return RuleSet{} }
+	"retune/proxy/balance"
+	"retune/proxy/traffic"
+)
+
+// Default is version 1: what a new installation starts with.
+func Default() RuleSet {
+	return RuleSet{
+		Version: 1,
+		Origin:  OriginHuman,
+		Detection: traffic.Detection{
+			Window:                10 * time.Second,
+			LowTrafficRPS:         5,
+			GradualIncreaseRate:   0.30,
+			SpikeRate:             1.00,
+			OverloadErrorRate:     0.10,
+			OverloadLatency:       500 * time.Millisecond,
+			OverloadLatencyFactor: 2.0,
+			LatencySlopeWindows:   6,
+		},
+		Switching: Switching{
+			MinConfidence:         0.6,
+			Cooldown:              10 * time.Second,
+			MaxSwitchesPerMinute:  3,
+			SustainedWindows:      3,
+			SpikeSustainedWindows: 2,
+		},
+		Rules: map[traffic.State]Rule{
+			traffic.LowTraffic:      {Algorithm: balance.RoundRobin, Reason: "with few requests no backend queues, so the simplest order will do"},
+			traffic.HighStable:      {Algorithm: balance.WeightedRoundRobin, Reason: "steady load is shared by the weights that the backends were given"},
+			traffic.GradualIncrease: {Algorithm: balance.IPHash, Reason: "while load grows clients stay on their backend, whose caches are warm"},
+			traffic.Spike:           {Algorithm: balance.LeastConnections, Reason: "in a burst the backend with the fewest open requests frees up first"},
+			traffic.OverloadedNode:  {Algorithm: balance.WeightedLeastConnections, Reason: "an overloaded backend keeps its requests open longer and so gets fewer new ones"},
+		},
+	}
+}
+
+// Safe is the built-in fallback of a proxy that has no usable rules: ROUND_ROBIN in every state, whatever the
+// traffic does.
+func Safe() RuleSet {
+	r := Default()
+	for state := range r.Rules {
+		r.Rules[state] = Rule{Algorithm: balance.RoundRobin, Reason: "built-in safe rules: no usable rule file"}
+	}
+	return r
+}
 
 // Same reports whether a and b make a proxy behave the same: version, parent, origin and reasons aside.
-func Same(a, b RuleSet) bool { return false }
+func Same(a, b RuleSet) bool {
+	if a.Detection != b.Detection || a.Switching != b.Switching {
+		return false
+	}
+	for _, state := range traffic.States() {
+		x, y := a.Rules[state], b.Rules[state]
+		if x.Algorithm != y.Algorithm || x.Params != y.Params {
+			return false
+		}
+	}
+	return true
+}
