@@ -73,6 +73,7 @@ type cli struct {
 	Backends backendsCmd `cmd:"" help:"Run demo backends whose speed and health a scenario can turn."`
 	Load     loadCmd     `cmd:"" hidden:"" help:"Run one scenario's load and write its stream to stdout; the built-in driver's child process."`
 	Health   healthCmd   `cmd:"" hidden:"" help:"Ask a role whether it is well; exit 0 or not."`
+	Rules    rulesCmd    `cmd:"" help:"Check rule files and manage rule versions."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 

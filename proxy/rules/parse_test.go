@@ -67,23 +67,23 @@ func TestParseRefuses(t *testing.T) {
 		"unknown state":      {"  SPIKE: ", "  SPKE: ", `f.yml:23:3: unknown key "SPKE" in rules; did you mean SPIKE?`},
 		"duplicate key":      {"  cooldown: 10s\n", "  cooldown: 10s\n  cooldown: 20s\n", `f.yml:16:3: duplicate key "cooldown", first on line 15; keep one of the two`},
 		"unknown algorithm":  {"LEAST_CONNECTIONS,          ", "LEAST_CONECTIONS,           ", `f.yml:23:34: unknown algorithm "LEAST_CONECTIONS"; did you mean LEAST_CONNECTIONS?`},
-		"nonsense algorithm": {"LEAST_CONNECTIONS,          ", "BY_THE_STARS_TONIGHT_MAYBE, ", `f.yml:23:34: unknown algorithm "BY_THE_STARS_TONIGHT_MAYBE"; one of ROUND_ROBIN, WEIGHTED_ROUND_ROBIN,`},
-		"unknown origin":     {"origin: llm", "origin: gpt", `f.yml:3:9: unknown origin "gpt"; one of llm, local, human`},
-		"wrong type":         {"spike_rate: 1.00", "spike_rate: fast", `f.yml:8:15: spike_rate is the text "fast"; a number from 0.01 to 100`},
-		"a quoted number":    {"spike_rate: 1.00", "spike_rate: '1.00'", `f.yml:8:15: spike_rate is the text "1.00"; a number from 0.01 to 100`},
-		"hexadecimal":        {"version: 9", "version: 0x10", `f.yml:1:10: version is "0x10"; a whole number from 1 to 1000000000`},
-		"a fraction":         {"version: 9", "version: 9.5", `f.yml:1:10: version is "9.5"; a whole number`},
-		"a huge number":      {"version: 9", "version: 99999999999999999999", `f.yml:1:10: version is out of range: 99999999999999999999; a whole number`},
-		"NaN":                {"spike_rate: 1.00", "spike_rate: .nan", `f.yml:8:15: spike_rate is not a number (NaN); a number from`},
-		"a NaN as a word":    {"spike_rate: 1.00", "spike_rate: NaN", `f.yml:8:15: spike_rate is not a number (NaN); a number from`},
-		"infinity":           {"spike_rate: 1.00", "spike_rate: .inf", `f.yml:8:15: spike_rate is infinite; a number from`},
-		"too large":          {"spike_rate: 1.00", "spike_rate: 1e308", `f.yml:8:15: spike_rate is out of range: 1e308; a number from 0.01 to 100`},
-		"no unit":            {"cooldown: 10s", "cooldown: 10", `f.yml:15:13: cooldown is "10"; a duration from 0s to 10m, with its unit, e.g. 10s or 500ms`},
-		"negative":           {"cooldown: 10s", "cooldown: -10s", `f.yml:15:13: cooldown is out of range: -10s; a duration from 0s to 10m`},
-		"empty value":        {"cooldown: 10s", "cooldown:", `f.yml:15:3: cooldown is empty; a duration from`},
-		"a list":             {"cooldown: 10s", "cooldown: [10s]", `f.yml:15:13: cooldown is a list; a duration from`},
-		"a mapping":          {"cooldown: 10s", "cooldown: {a: 1}", `f.yml:15:13: cooldown is a mapping; a duration from`},
-		"not a mapping":      {"detection:                       # the thresholds", "detection: 3\nmore:", `detection is "3"; keys and values are expected here`},
+		"nonsense algorithm": {"LEAST_CONNECTIONS,          ", "BY_THE_STARS_TONIGHT_MAYBE, ", `f.yml:23:34: unknown algorithm "BY_THE_STARS_TONIGHT_MAYBE"; want one of ROUND_ROBIN, WEIGHTED_ROUND_ROBIN,`},
+		"unknown origin":     {"origin: llm", "origin: gpt", `f.yml:3:9: unknown origin "gpt"; want one of llm, local, human`},
+		"wrong type":         {"spike_rate: 1.00", "spike_rate: fast", `f.yml:8:15: spike_rate is the text "fast"; want a number from 0.01 to 100`},
+		"a quoted number":    {"spike_rate: 1.00", "spike_rate: '1.00'", `f.yml:8:15: spike_rate is the text "1.00"; want a number from 0.01 to 100`},
+		"hexadecimal":        {"version: 9", "version: 0x10", `f.yml:1:10: version is "0x10"; want a whole number from 1 to 1000000000`},
+		"a fraction":         {"version: 9", "version: 9.5", `f.yml:1:10: version is "9.5"; want a whole number`},
+		"a huge number":      {"version: 9", "version: 99999999999999999999", `f.yml:1:10: version is out of range: 99999999999999999999; want a whole number`},
+		"NaN":                {"spike_rate: 1.00", "spike_rate: .nan", `f.yml:8:15: spike_rate is not a number (NaN); want a number from`},
+		"a NaN as a word":    {"spike_rate: 1.00", "spike_rate: NaN", `f.yml:8:15: spike_rate is not a number (NaN); want a number from`},
+		"infinity":           {"spike_rate: 1.00", "spike_rate: .inf", `f.yml:8:15: spike_rate is infinite; want a number from`},
+		"too large":          {"spike_rate: 1.00", "spike_rate: 1e308", `f.yml:8:15: spike_rate is out of range: 1e308; want a number from 0.01 to 100`},
+		"no unit":            {"cooldown: 10s", "cooldown: 10", `f.yml:15:13: cooldown is "10"; want a duration from 0s to 10m, with its unit, e.g. 10s or 500ms`},
+		"negative":           {"cooldown: 10s", "cooldown: -10s", `f.yml:15:13: cooldown is out of range: -10s; want a duration from 0s to 10m`},
+		"empty value":        {"cooldown: 10s", "cooldown:", `f.yml:15:3: cooldown is empty; want a duration from`},
+		"a list":             {"cooldown: 10s", "cooldown: [10s]", `f.yml:15:13: cooldown is a list; want a duration from`},
+		"a mapping":          {"cooldown: 10s", "cooldown: {a: 1}", `f.yml:15:13: cooldown is a mapping; want a duration from`},
+		"not a mapping":      {"detection:                       # the thresholds", "detection: 3\nmore:", `detection is "3"; want keys and values`},
 		"parent too high":    {"parent: 8", "parent: 9", `f.yml:2:1: parent 9 of version 9; a lower number than version, or 0 for none`},
 		"anchor":             {"cooldown: 10s", "cooldown: &a 10s", `f.yml:15:13: anchor "&" is not allowed; write the value out`},
 		"alias":              {"cooldown: 10s", "cooldown: *a", `f.yml:15:13: alias "*" is not allowed; write the value out`},
@@ -119,7 +119,7 @@ func TestFaultQuotesItsLine(t *testing.T) {
 	require.ErrorAs(t, err, &f)
 	require.Equal(t, []Fault{{
 		Line: 8, Column: 15, Path: "detection.spike_rate", Text: `spike_rate is the text "fast"`,
-		Excerpt: "spike_rate: fast   # too", Fix: "a number from 0.01 to 100",
+		Excerpt: "spike_rate: fast   # too", Fix: "want a number from 0.01 to 100",
 	}}, f.List)
 }
 
@@ -128,7 +128,7 @@ func TestEmptyAndOversizedFiles(t *testing.T) {
 		require.Equal(t, []string{"f.yml:1:1: the file is empty; a rule file starts with version: 1"}, faultLines(t, s))
 	}
 	require.Equal(t, []string{"f.yml:1:1: the file is too large; at most 65536 bytes"}, faultLines(t, strings.Repeat("#", MaxSize+1)))
-	require.Contains(t, faultLines(t, "hello"), `f.yml:1:1: the file is the text "hello"; keys and values are expected here`)
+	require.Contains(t, faultLines(t, "hello"), `f.yml:1:1: the file is the text "hello"; want keys and values`)
 }
 
 // Deep nesting took the YAML library 672 MB before it was refused.

@@ -31,7 +31,7 @@ func (r *faulter) section(n ast.Node, at place, path string) *section {
 	m, ok := n.(ast.MapNode)
 	if !ok {
 		if n != nil {
-			r.add(at, path, "keys and values are expected here", "%s is %s", s.name(), describe(n))
+			r.add(at, path, "want keys and values", "%s is %s", s.name(), describe(n))
 		}
 		return s
 	}
@@ -114,7 +114,7 @@ func (s *section) text(key string) string {
 	case *ast.LiteralNode:
 		return x.Value.Value
 	}
-	s.add(at, s.join(key), "a text, in quotes", "%s is %s", key, describe(n))
+	s.add(at, s.join(key), "want a text, in quotes", "%s is %s", key, describe(n))
 	return ""
 }
 
@@ -127,7 +127,7 @@ func (s *section) word(key string, words []string) string {
 	x, ok := n.(*ast.StringNode)
 	switch {
 	case !ok:
-		s.add(at, s.join(key), "one of "+strings.Join(words, ", "), "%s is %s", key, describe(n))
+		s.add(at, s.join(key), "want one of "+strings.Join(words, ", "), "%s is %s", key, describe(n))
 	case !slices.Contains(words, x.Value):
 		s.add(at, s.join(key), didYouMean(x.Value, words), "unknown %s %q", key, shorten(x.Value, 40))
 	default:
@@ -144,7 +144,7 @@ func (s *section) number(key string, lo, hi float64) float64 {
 	if n == nil {
 		return 0
 	}
-	fix := fmt.Sprintf("a number from %s to %s", plain(lo), plain(hi))
+	fix := fmt.Sprintf("want a number from %s to %s", plain(lo), plain(hi))
 	raw, isPlain := plainScalar(n)
 	v, err := strconv.ParseFloat(raw, 64)
 	switch {
@@ -164,7 +164,7 @@ func (s *section) integer(key string, lo, hi int) int {
 	if n == nil {
 		return 0
 	}
-	fix := fmt.Sprintf("a whole number from %d to %d", lo, hi)
+	fix := fmt.Sprintf("want a whole number from %d to %d", lo, hi)
 	raw, isPlain := plainScalar(n)
 	v, err := strconv.Atoi(raw)
 	switch {
@@ -184,7 +184,7 @@ func (s *section) duration(key string, lo, hi time.Duration) time.Duration {
 	if n == nil {
 		return 0
 	}
-	fix := fmt.Sprintf("a duration from %s to %s", span(lo), span(hi))
+	fix := fmt.Sprintf("want a duration from %s to %s", span(lo), span(hi))
 	raw, isText := "", false
 	if x, ok := n.(*ast.StringNode); ok {
 		raw, isText = x.Value, true

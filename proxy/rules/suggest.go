@@ -15,7 +15,7 @@ func didYouMean(got string, words []string) string {
 	if best != "" {
 		return "did you mean " + best + "?"
 	}
-	return "one of " + strings.Join(words, ", ")
+	return "want one of " + strings.Join(words, ", ")
 }
 
 // edits is the Levenshtein distance: how many bytes to insert, remove or replace to get from a to b.

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"retune/proxy/rules"
+)
+
+type rulesValidateCmd struct {
+	File string `arg:"" help:"The rule file; - reads standard input."`
+}
+
+// Run prints every fault to o.err and exits 2, or says that the file is valid, with what is probably not meant.
+func (c *rulesValidateCmd) Run(o *output) error {
+	b, err := readRuleFile(c.File)
+	if err != nil {
+		return usage("reading the rule file: %w", err)
+	}
+	set, err := rules.Parse(c.File, b)
+	var faults *rules.Faults
+	if errors.As(err, &faults) {
+		for _, line := range faults.Lines() {
+			fmt.Fprintln(o.err, line)
+		}
+		return &exitError{code: exitUsage}
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(o.out, "%s: valid, version %d\n", c.File, set.Version)
+	for _, w := range rules.Lint(set) {
+		fmt.Fprintf(o.out, "%s: warning: %s: %s\n", c.File, w.Path, w.Text)
+	}
+	return nil
+}
+
+// readRuleFile reads as much as Parse needs to refuse a file that is too large.
+func readRuleFile(name string) ([]byte, error) {
+	f := os.Stdin
+	if name != "-" {
+		var err error
+		if f, err = os.Open(name); err != nil {
+			return nil, err
+		}
+		defer f.Close()
+	}
+	return io.ReadAll(io.LimitReader(f, rules.MaxSize+1))
+}
