@@ -6,9 +6,6 @@
 package advisor
 
 import (
-	"context"
-	"errors"
-	"net/http"
 	"time"
 
 	"retune/orchestrator/switchlog"
@@ -85,10 +82,10 @@ type Advice struct {
 type Call struct {
 	Provider         string        `json:"provider"`
 	Model            string        `json:"model"`
-	Temperature      float64       `json:"temperature"`
+	Temperature      float64       `json:"temperature"` // as sent; 0 also when none was sent
 	PromptSHA        string        `json:"prompt_sha256"`
-	Request          string        `json:"request"` // JSON as sent
-	Response         string        `json:"response"`
+	Request          string        `json:"request"`  // JSON as sent, bounded
+	Response         string        `json:"response"` // as received, bounded
 	Outcome          CallOutcome   `json:"outcome"`
 	Error            string        `json:"error,omitempty"`
 	PromptTokens     int           `json:"prompt_tokens"`
@@ -112,48 +109,3 @@ const (
 	CallTruncated    CallOutcome = "truncated"
 	CallEmpty        CallOutcome = "empty"
 )
-
-// Generator proposes a rule set.
-type Generator interface {
-	// Advise answers with a whole, valid rule set. With an error the Advice still carries the Calls that were
-	// made, so that they can be kept.
-	Advise(ctx context.Context, e Evidence) (Advice, error)
-}
-
-// Config is what the generators need; each takes its own part.
-type Config struct {
-	OpenAI OpenAI
-}
-
-// OpenAI says which server and model the generator `openai` asks.
-type OpenAI struct {
-	Key         string        // sent as a bearer token, never recorded; may be empty for a server of one's own
-	BaseURL     string        // "https://api.openai.com/v1" by default; any compatible server
-	Model       string        // "gpt-4o" by default
-	Temperature *float64      // nil: 0.3, and none for models that refuse one
-	CallTimeout time.Duration // of one HTTP attempt; 60 s by default
-	Total       time.Duration // of all attempts, waits and repair turns together; 4 min by default
-	MaxTokens   int           // of one answer; 4096 by default
-	// Transport is what requests go out by; nil: a transport of its own.
-	Transport http.RoundTripper
-}
-
-// Names lists the generators, the default first.
-func Names() []string { return []string{"local", "openai"} }
-
-// New makes the generator of that name; the error for an unknown name lists the known ones.
-func New(name string, c Config) (Generator, error) { return nil, errors.New("not yet") }
-
-// Compact writes evidence as JSON of at most 2,000 tokens; dropped says what had to be left out.
-func Compact(e Evidence) (text string, dropped []string) { return "", nil }
-
-// TurningPoints thins the snapshots of one run (from start on) out to where the traffic turned.
-func TurningPoints(scenario string, start time.Time, snapshots []traffic.Snapshot) []Point {
-	return nil
-}
-
-// CheckReasons looks every figure of the reasons up in the evidence, and lists the others in Unsupported.
-func CheckReasons(reasons []ruleversions.Reason, e Evidence) []ruleversions.Reason { return reasons }
-
-// Changes says in words what b changes against a, e.g. "SPIKE: LEAST_CONNECTIONS → P2C_PEAK_EWMA".
-func Changes(a, b rules.RuleSet) []string { return nil }

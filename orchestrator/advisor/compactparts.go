@@ -1,0 +1,107 @@
+package advisor
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"retune/proxy/balance"
+	"retune/proxy/traffic"
+)
+
+// armOf puts measurements into their scenarios' places.
+func armOf(measured []Measured, at map[string]int) compactArm {
+	list := func(of func(Measured) float64) []*figure {
+		out := make([]*figure, len(at))
+		for _, m := range measured {
+			if i, known := at[m.Scenario]; known {
+				f := figure(of(m))
+				out[i] = &f
+			}
+		}
+		return out
+	}
+	return compactArm{
+		RPS:       list(func(m Measured) float64 { return m.RPS }),
+		AvgMS:     list(func(m Measured) float64 { return m.AvgMS }),
+		P95MS:     list(func(m Measured) float64 { return m.P95MS }),
+		P99MS:     list(func(m Measured) float64 { return m.P99MS }),
+		ErrorRate: list(func(m Measured) float64 { return m.ErrorRate }),
+	}
+}
+
+func sharesOf(states map[traffic.State]float64) map[traffic.State]figure {
+	out := map[traffic.State]figure{}
+	for _, s := range traffic.States() {
+		if states[s] > 0 {
+			out[s] = figure(states[s])
+		}
+	}
+	return out
+}
+
+// seriesOf groups points by scenario, as rows under named columns.
+func seriesOf(points []Point) []compactSeries {
+	var out []compactSeries
+	columns := []string{"at_s", "rps", "rps_change_rate", "avg_latency_ms", "p95_ms", "error_rate", "state", "algorithm"}
+	for _, p := range points {
+		i := slices.IndexFunc(out, func(s compactSeries) bool { return s.Scenario == bounded(p.Scenario, 32) })
+		if i < 0 {
+			i = len(out)
+			out = append(out, compactSeries{Scenario: bounded(p.Scenario, 32), Columns: columns})
+		}
+		out[i].Rows = append(out[i].Rows, rowOf(p))
+	}
+	return out
+}
+
+func rowOf(p Point) []any {
+	var rate any
+	if p.RPSChangeRate != nil {
+		rate = figure(*p.RPSChangeRate)
+	}
+	return []any{
+		figure(p.AtS), figure(p.RPS), rate, figure(p.AvgLatencyMS), figure(p.P95MS), figure(p.ErrorRate),
+		bounded(string(p.State), 32), bounded(string(p.Algorithm), 32),
+	}
+}
+
+func compactSwitchOf(s Switch) compactSwitch {
+	return compactSwitch{
+		Scenario: bounded(s.Scenario, 32), AtS: figure(s.AtS), State: traffic.State(bounded(string(s.State), 32)),
+		From: balance.Algorithm(bounded(string(s.From), 32)), To: balance.Algorithm(bounded(string(s.To), 32)), PaidOff: s.PaidOff,
+		P95MS:     [2]figure{figure(s.Before.P95MS), figure(s.After.P95MS)},
+		RPS:       [2]figure{figure(s.Before.RPS), figure(s.After.RPS)},
+		ErrorRate: [2]figure{figure(s.Before.ErrorRate), figure(s.After.ErrorRate)},
+	}
+}
+
+// boundedAttempt shortens what an earlier version changed and why it was judged so.
+func boundedAttempt(a Attempt, text int) Attempt {
+	changes := []string{}
+	for _, c := range a.Changes[:min(len(a.Changes), 6)] {
+		changes = append(changes, bounded(c, 80))
+	}
+	return Attempt{Version: a.Version, Changes: changes, Outcome: bounded(a.Outcome, 20), Why: bounded(a.Why, text)}
+}
+
+// bounded cuts text to at most n bytes at a character's start, marks the cut, and takes out what is no text: control
+// characters, NUL above all, and broken UTF-8.
+func bounded(text string, n int) string {
+	clean := strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r == 127 {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, "�"))
+	if len(clean) <= n {
+		return clean
+	}
+	for n > 0 && !utf8.RuneStart(clean[n]) {
+		n--
+	}
+	if n == 0 {
+		return ""
+	}
+	return clean[:n] + "…"
+}

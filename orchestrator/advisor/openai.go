@@ -1,0 +1,145 @@
+package advisor
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/sashabaranov/go-openai"
+
+	"retune/prompts"
+	"retune/proxy/rules"
+)
+
+const (
+	defaultBaseURL     = "https://api.openai.com/v1"
+	defaultModel       = "gpt-4o"
+	defaultTemperature = 0.3
+	maxRepairs         = 2 // turns that hand back the faults of an answer
+)
+
+// openAI asks a model behind an OpenAI-compatible endpoint.
+type openAI struct {
+	OpenAI
+	host       string
+	waitAtMost time.Duration // between attempts, where the server names no wait
+}
+
+func newOpenAI(c OpenAI) (*openAI, error) {
+	c.BaseURL = strings.TrimRight(cmp.Or(strings.TrimSpace(c.BaseURL), defaultBaseURL), "/")
+	c.Model = cmp.Or(strings.TrimSpace(c.Model), defaultModel)
+	c.Key = strings.TrimSpace(c.Key)
+	c.CallTimeout, c.Total = cmp.Or(c.CallTimeout, time.Minute), cmp.Or(c.Total, 4*time.Minute)
+	c.MaxTokens = cmp.Or(c.MaxTokens, 4096)
+	u, err := url.Parse(c.BaseURL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("OPENAI_BASE_URL is no http or https URL, e.g. " + defaultBaseURL)
+	}
+	if c.Key == "" && c.BaseURL == defaultBaseURL {
+		return nil, errors.New("the generator openai needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own")
+	}
+	if t := c.Temperature; t != nil && !(*t >= 0 && *t <= 2) {
+		return nil, fmt.Errorf("a temperature of %v, want 0..2", *t)
+	}
+	if c.Transport == nil {
+		c.Transport = http.DefaultTransport.(*http.Transport).Clone()
+	}
+	return &openAI{OpenAI: c, host: u.Host, waitAtMost: 2 * time.Second}, nil
+}
+
+// Advise asks for a rule set, with at most two more turns that hand back what is wrong with an answer.
+func (o *openAI) Advise(ctx context.Context, e Evidence) (Advice, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.Total)
+	defer cancel()
+	evidence, _ := Compact(e)
+	rec := &recorder{
+		base: o.Transport, timeout: o.CallTimeout, secret: o.Key,
+		call: Call{Provider: o.host, Model: o.Model, PromptSHA: PromptSHA()},
+	}
+	t := o.talk(rec, evidence)
+	advice := Advice{Origin: rules.OriginLLM, Author: o.Model, PromptSHA: PromptSHA()}
+	err := o.converse(ctx, t, e, &advice)
+	advice.Calls = rec.calls
+	if err != nil {
+		return advice, keyless{rec.redact(fmt.Sprintf("asking %s at %s: %s", o.Model, o.host, err)), err}
+	}
+	advice.Reasons = CheckReasons(advice.Reasons, e)
+	return advice, nil
+}
+
+// keyless is an error whose text has the key taken out.
+type keyless struct {
+	text string
+	err  error
+}
+
+func (k keyless) Error() string { return k.text }
+
+func (k keyless) Unwrap() error { return k.err }
+
+// converse goes on until an answer holds or the repair turns are used up.
+func (o *openAI) converse(ctx context.Context, t *talk, e Evidence, advice *Advice) error {
+	for turn := 0; ; turn++ {
+		text, err := t.ask(ctx)
+		if err == nil {
+			err = read(text, e.Champion, advice, t.rec.last())
+		}
+		var wrong faults
+		if !errors.As(err, &wrong) {
+			return err
+		}
+		t.rec.last().Error = t.rec.redact(wrong.Error())
+		if turn == maxRepairs {
+			return fmt.Errorf("no usable answer in %d turns; the last one: %w", turn+1, wrong)
+		}
+		t.handBack(text, wrong)
+	}
+}
+
+// read turns an answer into advice, and notes on its call how it fared.
+func read(text string, champion rules.RuleSet, advice *Advice, call *Call) error {
+	a, outcome, err := parseAnswer(text)
+	call.Outcome = outcome
+	if err != nil {
+		return err
+	}
+	r, err := a.apply(champion)
+	if err != nil {
+		call.Outcome = CallInvalidRules
+		return err
+	}
+	advice.Rules, advice.Summary, advice.Reasons = r, oneLine(a.Summary), a.reasons(champion)
+	return nil
+}
+
+// PromptSHA is the SHA-256 of all that a model is told beside the evidence, in hex: prompts and schema.
+func PromptSHA() string {
+	h := sha256.Sum256([]byte(prompts.Rules + "\x00" + prompts.Repair + "\x00" + string(schemaJSON())))
+	return hex.EncodeToString(h[:])
+}
+
+// temperature is what is sent. The library leaves out a 0, which servers read as 1; the smallest number there is
+// comes to the same as 0 and is sent.
+func (o *openAI) temperature() float32 {
+	t := float32(defaultTemperature)
+	if o.Temperature != nil {
+		t = float32(*o.Temperature)
+	}
+	return max(t, math.SmallestNonzeroFloat32)
+}
+
+// client is the library's client, over the recorder.
+func (o *openAI) client(rec *recorder) *openai.Client {
+	c := openai.DefaultConfig(o.Key)
+	c.BaseURL = o.BaseURL
+	c.HTTPClient = patient(rec, o.waitAtMost/4, o.waitAtMost)
+	return openai.NewClientWithConfig(c)
+}
