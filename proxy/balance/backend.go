@@ -8,13 +8,21 @@ import (
 )
 
 // Backend is one server that requests are sent to, with what every algorithm picks by. Its counters are kept
-// for every request whatever the algorithm, and survive reloads and switches. Do not copy.
+// for every request whatever the algorithm, and survive reloads and switches. All of it is safe for
+// concurrent use. Do not copy.
 type Backend struct {
-	id       string
-	url      *url.URL
-	weight   atomic.Int64
-	warmth   atomic.Uint64 // float64 bits, in (0, 1]
+	id     string
+	url    *url.URL
+	weight atomic.Int64
+	warmth atomic.Uint64 // float64 bits, in (0, 1]
+
+	_        [64]byte // what each request writes stays off the line of what each pick reads
 	inFlight atomic.Int64
+	quiet    atomic.Int64 // instant since when requests wait without an answer; 0: none did at the last answer
+	latency  latency
+	capacity capacity
+	trouble  trouble
+	_        [64]byte
 }
 
 // Load is how many requests a backend had in flight when one began, that one included.
@@ -23,6 +31,7 @@ type Load int64
 // NewBackend makes a backend; weight is at least 1.
 func NewBackend(id string, u *url.URL, weight int) *Backend {
 	b := &Backend{id: id, url: u}
+	b.latency.setDecay(defaultDecay)
 	b.SetWeight(weight)
 	b.SetWarmth(1)
 	return b
@@ -44,8 +53,11 @@ func (b *Backend) SetWeight(w int) { b.weight.Store(int64(max(w, 1))) }
 func (b *Backend) Warmth() float64 { return math.Float64frombits(b.warmth.Load()) }
 
 // SetWarmth sets the share; it takes effect at once, on pickers that exist as well. Values outside of
-// [0.01, 1] are brought into it. IP_HASH and CONSISTENT_HASH ignore it: affinity goes first.
+// [0.01, 1] are brought into it, NaN to 1. IP_HASH and CONSISTENT_HASH ignore it: affinity goes first.
 func (b *Backend) SetWarmth(f float64) {
+	if f != f {
+		f = 1
+	}
 	b.warmth.Store(math.Float64bits(min(max(f, 0.01), 1)))
 }
 
@@ -53,18 +65,56 @@ func (b *Backend) SetWarmth(f float64) {
 func (b *Backend) InFlight() int64 { return b.inFlight.Load() }
 
 // ResponseTime is the smoothed response time of the last seconds; 0 as long as no request was answered.
-func (b *Backend) ResponseTime() time.Duration { return 0 }
+func (b *Backend) ResponseTime() time.Duration {
+	return time.Duration(b.latency.recent.value())
+}
 
 // LongRunAverage is the average response time over the last ten minutes or so; 0 as long as no request was
 // answered. What is slow by the backend's own measure is judged by it.
-func (b *Backend) LongRunAverage() time.Duration { return 0 }
+func (b *Backend) LongRunAverage() time.Duration {
+	return time.Duration(b.latency.longRun.value())
+}
+
+// ServiceTime is the response time that EXPECTED_COMPLETION expects while the backend has a slot free; 0 as
+// long as no request was answered.
+func (b *Backend) ServiceTime() time.Duration {
+	return time.Duration(b.capacity.service.value())
+}
+
+// Concurrency is how many requests EXPECTED_COMPLETION believes that the backend can work on at once: at
+// most some twice of what it was seen to hold, at least 1.
+func (b *Backend) Concurrency() float64 { return b.capacity.concurrency() }
 
 // Begin counts a request in, at the moment of the pick. Hand the result to End.
 func (b *Backend) Begin() Load { return Load(b.inFlight.Add(1)) }
 
 // End counts it out: once for each Begin, whatever happened. l is what Begin gave, now the monotonic clock
 // in nanoseconds, elapsed the time since Begin.
-func (b *Backend) End(l Load, now int64, elapsed time.Duration, o Outcome) { b.inFlight.Add(-1) }
+//
+// A request that did not succeed tells a response time only as a lower bound: it counts where it was slower
+// than what is known, so that a hung backend looks slow and one that fails fast never looks fast.
+func (b *Backend) End(l Load, now int64, elapsed time.Duration, o Outcome) {
+	if b.inFlight.Add(-1) > 0 {
+		b.quiet.Store(now)
+	} else {
+		b.quiet.Store(0)
+	}
+	took := float64(max(elapsed, 1))
+	if o == Success || b.latency.known() && took > float64(b.ResponseTime()) {
+		b.latency.observe(now, took)
+		b.capacity.observe(now, float64(l), took)
+	}
+	if o != Aborted {
+		b.trouble.observe(now, o == Failure)
+	}
+}
 
-// Another chooses where to retry: the least loaded of the backends that were not tried; nil if none is left.
-func Another(backends, tried []*Backend) *Backend { return nil }
+// silence is for how long, in nanoseconds, requests have been waiting since the last one ended: a lower bound
+// of the next response time, and the only sign that a backend that hangs gives before the timeout.
+func (b *Backend) silence(now int64) float64 {
+	since := b.quiet.Load()
+	if since == 0 {
+		return 0
+	}
+	return float64(now - since)
+}

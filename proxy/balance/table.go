@@ -2,22 +2,22 @@ package balance
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// table is the whole list of algorithms: one constructor each, in the file of its name.
+// table has the constructor of each algorithm; each stands in the file of its name.
 var table = map[Algorithm]func([]*Backend, Options) Picker{
-	RoundRobin: newRoundRobin,
-	// the others follow
-	WeightedRoundRobin:       newRoundRobin,
-	LeastConnections:         newRoundRobin,
-	WeightedLeastConnections: newRoundRobin,
-	IPHash:                   newRoundRobin,
-	ConsistentHash:           newRoundRobin,
-	LeastResponseTime:        newRoundRobin,
-	Random:                   newRoundRobin,
-	P2CPeakEWMA:              newRoundRobin,
-	ExpectedCompletion:       newRoundRobin,
+	RoundRobin:               newRoundRobin,
+	WeightedRoundRobin:       newWeightedRoundRobin,
+	LeastConnections:         newLeastConnections,
+	WeightedLeastConnections: newWeightedLeastConnections,
+	IPHash:                   newIPHash,
+	ConsistentHash:           newConsistentHash,
+	LeastResponseTime:        newLeastResponseTime,
+	Random:                   newRandom,
+	P2CPeakEWMA:              newP2CPeakEWMA,
+	ExpectedCompletion:       newExpectedCompletion,
 }
 
 // New builds the picker of a over backends, which it copies. An empty set is no error: Pick answers nil.
@@ -27,7 +27,7 @@ func New(a Algorithm, backends []*Backend, o Options) (Picker, error) {
 	if !ok {
 		return nil, fmt.Errorf("unknown algorithm %q: want one of %s", a, names())
 	}
-	return build(backends, o), nil
+	return build(slices.Clone(backends), o), nil
 }
 
 // names lists the known algorithms for an error message.

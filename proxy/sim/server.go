@@ -1,0 +1,91 @@
+package sim
+
+import (
+	"container/heap"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"retune/proxy/balance"
+)
+
+// Backend is a model of one server.
+type Backend struct {
+	ID          string
+	Weight      int
+	Mean        time.Duration // of its service time
+	Sigma       float64       // of the lognormal service time; 0: always Mean
+	Concurrency int           // requests worked on at once, the rest queue in order; 0: no limit
+}
+
+// Server is a backend in a running experiment. Events may set its exported fields.
+type Server struct {
+	Balance  *balance.Backend
+	Slowdown float64       // service times are multiplied by it; 1 at first
+	Failing  float64       // share of requests that fail, after FailsIn
+	FailsIn  time.Duration // 1 ms at first
+	model    Backend
+	free     instants // when each busy slot is free again
+}
+
+func newServer(b Backend) *Server {
+	return &Server{
+		Balance:  balance.NewBackend(b.ID, nil, b.Weight),
+		Slowdown: 1, FailsIn: time.Millisecond, model: b,
+	}
+}
+
+// serve takes in a request and tells how long it will take to answer, queueing included: in a first-come,
+// first-served queue nothing that comes later changes that.
+func (s *Server) serve(now int64, dice *rand.Rand) (took int64, o balance.Outcome) {
+	if dice.Float64() < s.Failing {
+		return int64(s.FailsIn), balance.Failure
+	}
+	begins := s.slot(now)
+	ends := begins + int64(s.service(dice))
+	if s.model.Concurrency > 0 {
+		heap.Push(&s.free, ends)
+	}
+	return ends - now, balance.Success
+}
+
+// slot is when the next request can begin, and takes that slot.
+func (s *Server) slot(now int64) int64 {
+	if s.model.Concurrency == 0 || len(s.free) < s.model.Concurrency {
+		return now
+	}
+	return max(now, heap.Pop(&s.free).(int64))
+}
+
+// service draws a service time whose mean, not median, is the model's.
+func (s *Server) service(dice *rand.Rand) float64 {
+	sigma := s.model.Sigma
+	return s.mean() * math.Exp(dice.NormFloat64()*sigma-sigma*sigma/2)
+}
+
+func (s *Server) mean() float64 { return float64(s.model.Mean) * s.Slowdown }
+
+// expected is how long a request that comes now should take, known only to the oracle.
+func (s *Server) expected(now int64) float64 {
+	if s.Failing > 0 {
+		return math.Inf(1)
+	}
+	if s.model.Concurrency == 0 || len(s.free) < s.model.Concurrency {
+		return s.mean()
+	}
+	return float64(max(0, s.free[0]-now)) + s.mean()
+}
+
+// instants is a heap of them, the earliest first.
+type instants []int64
+
+func (h instants) Len() int           { return len(h) }
+func (h instants) Less(i, j int) bool { return h[i] < h[j] }
+func (h instants) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *instants) Push(x any)        { *h = append(*h, x.(int64)) }
+func (h *instants) Pop() any {
+	last := len(*h) - 1
+	x := (*h)[last]
+	*h = (*h)[:last]
+	return x
+}
