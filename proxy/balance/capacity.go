@@ -36,11 +36,7 @@ func (c *capacity) concurrency() float64 { return max(1, c.slots.value()/slotsUn
 
 // expected is T(k), 0 if unknown.
 func (c *capacity) expected(load float64) float64 {
-	t := c.service.value()
-	if queue := load * slotsUnit; queue > c.slots.value() {
-		t *= queue / max(slotsUnit, c.slots.value())
-	}
-	return t
+	return c.service.value() * max(1, load*slotsUnit/max(slotsUnit, c.slots.value()))
 }
 
 // age is the time since the newest lesson, in nanoseconds.

@@ -15,13 +15,8 @@ func (p *expectedCompletion) Pick(uint64) *Backend { return p.least(completionCo
 func completionCost(b *Backend, now int64) (cost, share float64) {
 	load := float64(b.inFlight.Load() + 1)
 	t := b.capacity.expected(load)
-	switch {
-	case t == 0:
+	if t == 0 {
 		return b.untriedCost(load, now), 1
-	case load == 1:
-		t *= b.doubt(b.capacity.age(now), now)
-	default:
-		t = max(t, b.silence(now))
 	}
-	return t * b.penalty(now), 1
+	return b.corrected(t, b.capacity.age(now), load, now), 1
 }

@@ -43,5 +43,9 @@ func peakCost(b *Backend, now int64) float64 {
 	if v == 0 {
 		return b.untriedCost(load, now)
 	}
-	return v * decay(age/b.latency.peakTau()) * load * b.penalty(now)
+	v *= decay(age/b.latency.peakTau()) * load
+	if b.hindered() {
+		v *= b.penalty(now)
+	}
+	return v
 }
