@@ -1,0 +1,70 @@
+package loadtest
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// pacer is vegeta's Pacer for a timeline: an open load, whose requests start when they are due and not when earlier
+// ones have been answered. While limit requests are under way, those that fall due are dropped and counted.
+type pacer struct {
+	timeline
+	limit   int64
+	dropped func(due time.Duration) // called for each request that is dropped
+	next    int64                   // of the timeline; only Pace uses it
+
+	mu    sync.Mutex      // guards all below
+	began time.Time       // by vegeta's clock
+	due   []time.Duration // of each request handed out, in the order of vegeta's sequence
+	done  int64           // requests that have ended
+}
+
+// Pace says how long to wait before the next request; see vegeta.Pacer. vegeta calls it from one goroutine.
+func (p *pacer) Pace(elapsed time.Duration, hits uint64) (time.Duration, bool) {
+	free := p.free(elapsed, hits)
+	for ; p.next < p.total; p.next++ {
+		due := p.timeline.due(p.next)
+		if due > elapsed || free {
+			p.next++
+			p.hand(due)
+			return max(0, due-elapsed), false
+		}
+		p.dropped(due)
+	}
+	return 0, true
+}
+
+// free says whether another request may be started. The first call sets the clock: vegeta does not tell when it began.
+func (p *pacer) free(elapsed time.Duration, hits uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.began.IsZero() {
+		p.began = time.Now().Add(-elapsed)
+	}
+	return int64(hits)-p.done < p.limit
+}
+
+func (p *pacer) hand(due time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.due = append(p.due, due)
+}
+
+// Rate is part of vegeta.Pacer; an attack does not ask for it.
+func (p *pacer) Rate(time.Duration) float64 { return math.NaN() }
+
+// at is the instant of an offset into the timeline.
+func (p *pacer) at(due time.Duration) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.began.Add(due)
+}
+
+// end records the end of the request with that sequence number; it says when it was due, and how many are under way.
+func (p *pacer) end(seq uint64) (due time.Duration, underWay int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done++
+	return p.due[seq], int64(len(p.due)) - p.done
+}

@@ -1,0 +1,86 @@
+package loadtest
+
+import (
+	"fmt"
+	"math"
+)
+
+// What a run must have to be evidence.
+const (
+	minRequests   = 100
+	minOfPlanned  = 0.95
+	maxDropped    = 0.01
+	maxDriverCPU  = 0.80 // of one core: beyond it the driver's own queueing is measured
+	maxGarbage    = 0.01 // of the stream's lines …
+	minGarbage    = 10   // … but a line or so cut off at the end of a run spoils nothing
+	garbageFlood  = 100_000
+	exitThreshold = 99 // k6: a threshold of the script's was crossed, which is the script's opinion and not ours
+)
+
+// account is what is known of a run beside its measurements.
+type account struct {
+	lines, garbage int64
+	timed          int64  // requests with a latency
+	stopped        string // why Retune ended the driver, if it did
+	signal         string // that ended the driver, if one did
+}
+
+// invalid says, one sentence each, why a run is no evidence. No data is never a pass.
+func invalid(r Result, a account) (why []string) {
+	say := func(bad bool, format string, args ...any) {
+		if bad {
+			why = append(why, fmt.Sprintf(format, args...))
+		}
+	}
+	say(a.stopped != "", "%s was stopped: %s.", r.Driver, a.stopped)
+	say(a.stopped == "" && exitReason(r, a) != "", "%s", exitReason(r, a))
+	say(r.Requests < minRequests, "Only %d requests were measured; %d are the least that is evidence.", r.Requests, minRequests)
+	say(a.timed == 0, "No request has a latency: there is no p95.")
+	least := int64(math.Floor(minOfPlanned * float64(r.Planned)))
+	say(r.Requests < least, "%d of %d planned requests were made (%.1f%%); at least %.0f%% are needed.",
+		r.Requests, r.Planned, percent(r.Requests, r.Planned), 100*minOfPlanned)
+	asked := max(r.Planned, r.Requests+r.Dropped)
+	say(float64(r.Dropped) > maxDropped*float64(asked), "%d of %d requests were dropped (%.1f%%), since the driver could not start them on time; at most %.0f%% may be.",
+		r.Dropped, asked, percent(r.Dropped, asked), 100*maxDropped)
+	say(r.DriverCPU > maxDriverCPU, "The driver used %.0f%% of a core; beyond %.0f%% it measures itself. Lower the rates.", 100*r.DriverCPU, 100*maxDriverCPU)
+	say(a.garbage > minGarbage && float64(a.garbage) > maxGarbage*float64(a.lines), "%d of %d lines of the driver's stream could not be read.", a.garbage, a.lines)
+	return why
+}
+
+func percent(part, of int64) float64 { return 100 * float64(part) / float64(max(1, of)) }
+
+// k6Exits is what k6's exit codes mean; 0 says nothing about success, which the data does.
+var k6Exits = map[int]string{
+	97:  "it could not log in to its cloud",
+	98:  "its cloud refused the run",
+	100: "the script's setup took too long",
+	101: "the script's teardown took too long",
+	102: "something took too long",
+	103: "it was stopped over its REST API",
+	104: "its options are wrong or name a function that the script lacks",
+	105: "it was interrupted",
+	106: "its REST server could not listen",
+	107: "the script threw, does not parse, or imports what can't be had",
+	108: "the script aborted the run",
+	109: "k6 crashed",
+	110: "the script marked the run as failed",
+	255: "its command line was refused or the script is missing",
+}
+
+// exitReason is what an exit code tells against a run; "" for 0 and for a crossed threshold.
+func exitReason(r Result, a account) string {
+	if a.signal != "" {
+		return fmt.Sprintf("%s was ended by a signal (%s).", r.Driver, a.signal)
+	}
+	if r.ExitCode == 0 || r.ExitCode == exitThreshold {
+		return ""
+	}
+	meaning := k6Exits[r.ExitCode]
+	switch {
+	case r.Driver == Builtin && r.ExitCode == 130:
+		meaning = "it was interrupted"
+	case r.Driver == Builtin || meaning == "":
+		meaning = "its log says why"
+	}
+	return fmt.Sprintf("%s exited with code %d: %s.", r.Driver, r.ExitCode, meaning)
+}
