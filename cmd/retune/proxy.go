@@ -3,9 +3,124 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"github.com/mattn/go-isatty"
+
+	"retune/proxy"
 )
 
-type proxyCmd struct{}
+// proxyCmd is the load balancer in a process of its own.
+type proxyCmd struct {
+	Listen  string         `default:"127.0.0.1:8080" env:"RETUNE_LISTEN" help:"Address for the traffic."`
+	Admin   string         `default:"127.0.0.1:9901" env:"RETUNE_ADMIN" help:"Address of the admin API; outside of loopback it needs RETUNE_ADMIN_TOKEN."`
+	Rules   string         `default:"decision-rules.yml" env:"RETUNE_RULES" type:"path" help:"The rule file; written with the default rules when it is missing."`
+	Backend []string       `sep:"none" env:"RETUNE_BACKENDS" placeholder:"ID=URL[,weight=N]" help:"A backend, such as server-1=http://127.0.0.1:5001,weight=6. Repeatable; in the environment separated by spaces."`
+	Trust   []netip.Prefix `env:"RETUNE_TRUST" placeholder:"PREFIX" help:"Peers whose X-Forwarded-* headers are believed, such as 127.0.0.0/8. Repeatable."`
+	HTTP2   bool           `name:"http2" env:"RETUNE_HTTP2" help:"Serve HTTP/2 without TLS (by prior knowledge) as well."`
 
-// Run is filled in by its part.
-func (c *proxyCmd) Run(ctx context.Context, o *output) error { return errors.New("being built") }
+	RequestTimeout time.Duration `default:"10s" env:"RETUNE_REQUEST_TIMEOUT" help:"How long a backend may take to begin its answer."`
+	DrainTimeout   time.Duration `default:"15s" env:"RETUNE_DRAIN_TIMEOUT" help:"How long requests in flight may take to finish at the end."`
+	HealthPath     string        `default:"/healthz" env:"RETUNE_HEALTH_PATH" help:"What the health check asks of a backend; any answer below 500 is life."`
+	HealthInterval time.Duration `default:"2s" env:"RETUNE_HEALTH_INTERVAL" help:"Time between two health checks of a backend."`
+	HealthTimeout  time.Duration `default:"3s" env:"RETUNE_HEALTH_TIMEOUT" help:"How long a health check may take."`
+
+	AdminToken string `env:"RETUNE_ADMIN_TOKEN" hidden:"" help:"Bearer token of the admin API; from the environment."`
+	logFlags   `embed:""`
+}
+
+// Run serves until it is interrupted.
+func (c *proxyCmd) Run(ctx context.Context, o *output) error {
+	backends, err := parseBackends(c.Backend)
+	if err != nil {
+		return usage("%w", err)
+	}
+	for name, d := range map[string]time.Duration{
+		"--request-timeout": c.RequestTimeout, "--drain-timeout": c.DrainTimeout,
+		"--health-interval": c.HealthInterval, "--health-timeout": c.HealthTimeout,
+	} {
+		if d <= 0 {
+			return usage("%s: %v is not more than 0", name, d)
+		}
+	}
+	p, err := proxy.New(proxy.Config{
+		Listen: c.Listen, Admin: c.Admin, Rules: c.Rules, Backends: backends, Trusted: c.Trust, HTTP2: c.HTTP2,
+		RequestTimeout: c.RequestTimeout, DrainTimeout: c.DrainTimeout, AdminToken: c.AdminToken,
+		Health: proxy.HealthConfig{Path: c.HealthPath, Interval: c.HealthInterval, Timeout: c.HealthTimeout},
+		Log:    c.logger(o.err),
+	})
+	if err != nil {
+		return usage("%w", err)
+	}
+	err = p.Run(ctx)
+	if busy := new(proxy.ListenError); errors.As(err, &busy) {
+		return unavailable(err)
+	}
+	return err
+}
+
+// parseBackends reads ID=URL[,weight=N] flags; several may stand in one, separated by spaces.
+func parseBackends(flags []string) (list []proxy.BackendConfig, err error) {
+	for _, f := range flags {
+		for _, one := range strings.Fields(f) {
+			b, e := parseBackend(one)
+			err = errors.Join(err, e)
+			list = append(list, b)
+		}
+	}
+	if len(list) == 0 {
+		return nil, errors.New("no backend is given: say --backend server-1=http://127.0.0.1:5001,weight=6, once for each")
+	}
+	return list, err
+}
+
+func parseBackend(s string) (b proxy.BackendConfig, err error) {
+	fail := func(what string) (proxy.BackendConfig, error) {
+		return b, fmt.Errorf("--backend %q: %s; write it as server-1=http://127.0.0.1:5001,weight=6", s, what)
+	}
+	b.Weight = 1
+	id, rest, ok := strings.Cut(s, "=")
+	if !ok || id == "" {
+		return fail("it has no id")
+	}
+	b.ID = id
+	address, options, _ := strings.Cut(rest, ",")
+	if b.URL, err = url.Parse(address); err != nil || b.URL.Host == "" {
+		return fail("its URL is not one")
+	}
+	if options != "" {
+		weight, ok := strings.CutPrefix(options, "weight=")
+		if b.Weight, err = strconv.Atoi(weight); !ok || err != nil || b.Weight < 1 {
+			return fail("after the comma stands no weight=N from 1")
+		}
+	}
+	return b, nil
+}
+
+// logFlags say how a long-running command logs.
+type logFlags struct {
+	LogLevel  slog.Level `default:"info" env:"RETUNE_LOG_LEVEL" help:"debug, info, warn or error."`
+	LogFormat string     `default:"auto" enum:"auto,json,text" env:"RETUNE_LOG_FORMAT" help:"auto is text on a terminal and JSON elsewhere."`
+}
+
+// logger writes to w, which is the terminal or what a supervisor collects.
+func (f logFlags) logger(w io.Writer) *slog.Logger {
+	file, ok := w.(*os.File)
+	terminal := ok && isatty.IsTerminal(file.Fd())
+	if f.LogFormat == "text" || f.LogFormat == "auto" && terminal {
+		_, noColor := os.LookupEnv("NO_COLOR")
+		return slog.New(tint.NewHandler(w, &tint.Options{
+			Level: f.LogLevel, TimeFormat: time.TimeOnly, NoColor: noColor || !terminal,
+		}))
+	}
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: f.LogLevel}))
+}

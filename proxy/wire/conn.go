@@ -17,6 +17,9 @@ const (
 	// the socket would reset it and take the refusal with it.
 	lingerTime  = 500 * time.Millisecond
 	lingerBytes = 256 << 10
+	// stallTime is after how long a client that takes nothing of its answer is cut; at the earliest after
+	// three quarters of it, since setting a deadline for each write would cost more than it is worth.
+	stallTime = 80 * time.Second
 )
 
 // preface is how a client begins HTTP/2 by prior knowledge.
@@ -52,6 +55,8 @@ type Conn struct {
 	head      head
 	left      int64 // body bytes still to come
 	chunks    chunks
+
+	writes atomic.Int64 // until when writes are known to have their deadline, Unix nanoseconds
 
 	mu             sync.Mutex
 	serverDeadline time.Time // guarded by mu
@@ -262,11 +267,15 @@ func (c *Conn) fill() error {
 	return err
 }
 
-// Write watches for the server's agreement to another protocol: net/http and ReverseProxy write the head of a
-// 101 at the beginning of a call.
+// Write bounds how long a client may take nothing, and watches for the server's agreement to another protocol:
+// net/http and ReverseProxy write the head of a 101 at the beginning of a call.
 func (c *Conn) Write(p []byte) (int, error) {
 	if c.asked.Load() && !c.switched.Load() && bytes.HasPrefix(p, []byte("HTTP/1.1 101")) {
 		c.switched.Store(true)
+	}
+	if now := time.Now(); now.UnixNano() > c.writes.Load() {
+		c.writes.Store(now.Add(stallTime / 4).UnixNano())
+		_ = c.Conn.SetWriteDeadline(now.Add(stallTime)) // a closed connection says so in the write
 	}
 	return c.Conn.Write(p)
 }

@@ -1,0 +1,117 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+
+	"retune/proxy/traffic"
+)
+
+// heldBody is a request's body as the transport sees it. It knows whether a byte was asked for, so that an
+// untouched one can go to another backend; ReverseProxy closes the real one.
+type heldBody struct {
+	src   io.ReadCloser
+	visit *visit
+	state atomic.Int32
+}
+
+const (
+	bodyFresh int32 = iota
+	bodyTouched
+	bodyGivenBack // another attempt has it
+)
+
+var errBodyGone = errors.New("the request's body went to another backend")
+
+// holdBody puts a heldBody in the place of the request's body; nil when there is none.
+func holdBody(out *http.Request, v *visit) *heldBody {
+	if out.Body == nil || out.Body == http.NoBody {
+		return nil
+	}
+	h := &heldBody{src: out.Body, visit: v}
+	out.Body = h
+	return h
+}
+
+func (h *heldBody) Read(p []byte) (int, error) {
+	if !h.state.CompareAndSwap(bodyFresh, bodyTouched) && h.state.Load() == bodyGivenBack {
+		return 0, errBodyGone
+	}
+	n, err := h.src.Read(p)
+	if err != nil && err != io.EOF {
+		h.visit.broken.Store(true)
+	}
+	if n > 0 {
+		h.visit.progress()
+	}
+	return n, err
+}
+
+// Close leaves the real body open, for another attempt.
+func (h *heldBody) Close() error { return nil }
+
+// untouched takes the body back from the attempt that has it; false when that has begun to read it.
+func (h *heldBody) untouched() bool {
+	return h.state.CompareAndSwap(bodyFresh, bodyGivenBack)
+}
+
+// again is the request for a second attempt: the first one's transport may still hold the other.
+func (h *heldBody) again(out *http.Request) *http.Request {
+	u := *out.URL
+	out = out.WithContext(out.Context())
+	out.URL = &u
+	if h != nil {
+		out.Body = &heldBody{src: h.src, visit: h.visit}
+	}
+	return out
+}
+
+// progress gives an upload more time: the limit is on standing still.
+func (v *visit) progress() {
+	if !v.answered.Load() && v.timer.Stop() {
+		v.timer.Reset(v.limit)
+	}
+}
+
+// follow watches an answer's body, so that the attempt ends when it does. A connection that switched to another
+// protocol is left as it is, and ends with the visit.
+func follow(res *http.Response, v *visit) {
+	if rw, ok := res.Body.(io.ReadWriteCloser); ok && res.StatusCode == http.StatusSwitchingProtocols {
+		v.answer = rw.Close
+		return
+	}
+	b := &answerBody{res.Body, v}
+	res.Body, v.answer = b, b.Close
+}
+
+// answerBody is an answer on its way to the client.
+type answerBody struct {
+	src   io.ReadCloser
+	visit *visit
+}
+
+// Read bounds the backend's pauses; while the client takes its time the clock stands.
+func (b *answerBody) Read(p []byte) (int, error) {
+	v := b.visit
+	v.timer.Reset(bodyStall)
+	n, err := b.src.Read(p)
+	v.timer.Stop()
+	switch {
+	case err == io.EOF:
+		v.end(traffic.Success)
+	case err != nil && gone(v.request.Context()):
+		v.end(traffic.Aborted)
+	case err != nil:
+		v.end(traffic.Failure)
+	}
+	return n, err
+}
+
+// Close before the end means that the client left: its side of the copy failed.
+func (b *answerBody) Close() error {
+	err := b.src.Close()
+	b.visit.end(traffic.Aborted)
+	return err
+}

@@ -1,0 +1,195 @@
+package proxy
+
+import (
+	"fmt"
+	"time"
+)
+
+// HealthConfig is how backends are judged. Zero values mean the defaults in parentheses.
+type HealthConfig struct {
+	Path     string        // asked by the active check (/healthz); any answer below 500 in time is life
+	Interval time.Duration // between two active checks of a backend (2 s)
+	Timeout  time.Duration // of one active check (3 s)
+	Rise     int           // checks in a row that bring a backend back (2)
+	Fall     int           // checks in a row that take it out (3)
+
+	Failures  int           // requests in a row that eject a backend (5)
+	Ejection  time.Duration // how long the first ejection lasts; each further one twice as long (5 s) …
+	Longest   time.Duration // … up to this; a backend that did well for as long starts at the first again (60 s)
+	SlowStart time.Duration // over which one that comes back regains its share (10 s)
+}
+
+func (c HealthConfig) withDefaults() HealthConfig {
+	def := HealthConfig{
+		Path: "/healthz", Interval: 2 * time.Second, Timeout: 3 * time.Second, Rise: 2, Fall: 3,
+		Failures: 5, Ejection: 5 * time.Second, Longest: time.Minute, SlowStart: 10 * time.Second,
+	}
+	orElse(&c.Path, def.Path)
+	orElse(&c.Interval, def.Interval)
+	orElse(&c.Timeout, def.Timeout)
+	orElse(&c.Rise, def.Rise)
+	orElse(&c.Fall, def.Fall)
+	orElse(&c.Failures, def.Failures)
+	orElse(&c.Ejection, def.Ejection)
+	orElse(&c.Longest, def.Longest)
+	orElse(&c.SlowStart, def.SlowStart)
+	return c
+}
+
+func orElse[T comparable](v *T, def T) {
+	if zero := *new(T); *v == zero {
+		*v = def
+	}
+}
+
+// The share of its usual traffic with which a backend begins its slow start.
+const coldest = 0.1
+
+// health is what the checks found of one backend. The active check alone brings a backend down and up; the
+// passive one ejects it for a time:
+//
+//	            Fall checks fail                    Failures requests fail
+//	down ◀────────────────────── healthy ───────────────────────────▶ ejected
+//	  │                             ▲                                    │
+//	  └─────▶ slow start ───────────┴──────────── slow start ◀───────────┘
+//	 Rise checks pass                                       time is over
+type health struct {
+	down      bool
+	why       string    // of down or of the ejection
+	against   int       // active checks in a row that speak against down being as it is
+	until     time.Time // ejected as long as this lies ahead; zero: not ejected
+	ejections int       // in a row, without doing well between them
+	back      time.Time // when the last ejection ended
+	warming   time.Time // when slow start began; zero: it has its whole share
+	nextProbe time.Time
+	probing   bool
+}
+
+func (h *health) up() bool { return !h.down && h.until.IsZero() }
+
+// warmUpLocked begins a slow start.
+func (s *server) warmUpLocked(now time.Time) {
+	s.health.warming = now
+	s.failing.Store(0)
+	s.SetWarmth(coldest)
+}
+
+// healthLocked names the health in one word, with the reason.
+func (s *server) healthLocked(now time.Time) (health, why string) {
+	h := &s.health
+	switch {
+	case s.draining:
+		return "draining", ""
+	case h.down:
+		return "unhealthy", h.why
+	case !h.until.IsZero():
+		return "ejected", fmt.Sprintf("%s; for another %s", h.why, h.until.Sub(now).Round(time.Second))
+	case !h.warming.IsZero():
+		return "slow_start", fmt.Sprintf("%.0f%% of its share", 100*s.Warmth())
+	}
+	return "healthy", ""
+}
+
+// failed is the passive check: it is told of each request that failed, and costs little until one too many has.
+func (p *pool) failed(s *server) {
+	if n := s.failing.Add(1); n%int64(p.config.Failures) == 0 {
+		p.eject(s, time.Now())
+	}
+}
+
+// eject takes a backend out for a time, unless more than half of the backends would then be out.
+func (p *pool) eject(s *server, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := &s.health
+	if !h.up() || s.draining || s.removed {
+		return
+	}
+	if out, all := p.outLocked(); out+1 > all/2 {
+		p.log.Warn("a failing backend stays in: too many others are out", "backend", s.ID(), "out", out, "of", all)
+		return
+	}
+	if now.Sub(h.back) > p.config.Longest {
+		h.ejections = 0
+	}
+	h.until = now.Add(min(p.config.Ejection<<min(h.ejections, 20), p.config.Longest))
+	h.ejections++
+	h.why = fmt.Sprintf("%d requests failed in a row", p.config.Failures)
+	p.meters.ejections(s.ID()).Inc()
+	p.log.Warn("backend ejected", "backend", s.ID(), "until", h.until, "ejections", h.ejections, "why", h.why)
+	p.rerouteLocked()
+}
+
+// outLocked counts the backends that aren't drained, and those of them that are out.
+func (p *pool) outLocked() (out, all int) {
+	for _, s := range p.servers {
+		if s.draining {
+			continue
+		}
+		all++
+		if !s.health.up() {
+			out++
+		}
+	}
+	return out, all
+}
+
+// probed takes the outcome of an active check.
+func (p *pool) probed(s *server, err error, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := &s.health
+	h.probing, h.nextProbe = false, now.Add(p.config.Interval)
+	if h.down == (err != nil) { // as expected
+		h.against = 0
+		return
+	}
+	if h.against++; h.against < p.config.Rise && h.down || h.against < p.config.Fall && !h.down {
+		return
+	}
+	h.down, h.against = err != nil, 0
+	if h.down {
+		h.why = err.Error()
+		p.log.Warn("backend is down", "backend", s.ID(), "why", h.why)
+	} else {
+		s.warmUpLocked(now)
+		p.log.Info("backend is up", "backend", s.ID())
+	}
+	p.rerouteLocked()
+}
+
+// tick ends ejections, warms backends up, and returns those whose active check is due.
+func (p *pool) tick(now time.Time) (due []*server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	back := false
+	for _, s := range p.servers {
+		h := &s.health
+		if !h.until.IsZero() && !now.Before(h.until) {
+			h.until, h.back = time.Time{}, now
+			s.warmUpLocked(now)
+			back = true
+			p.log.Info("backend is back from its ejection", "backend", s.ID())
+		}
+		if !h.warming.IsZero() {
+			s.warmLocked(now, p.config.SlowStart)
+		}
+		if !h.probing && !now.Before(h.nextProbe) {
+			h.probing = true
+			due = append(due, s)
+		}
+	}
+	if back {
+		p.rerouteLocked()
+	}
+	return due
+}
+
+// warmLocked sets the share that slow start has reached: from coldest to all of it, linearly.
+func (s *server) warmLocked(now time.Time, whole time.Duration) {
+	done := float64(now.Sub(s.health.warming)) / float64(whole)
+	s.SetWarmth(coldest + (1-coldest)*done)
+	if done >= 1 {
+		s.health.warming = time.Time{}
+	}
+}

@@ -1,0 +1,168 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"retune/proxy/balance"
+	"retune/proxy/steering"
+	"retune/proxy/traffic"
+)
+
+const namespace = "retune_proxy"
+
+// meters is every metric. Scraping only reads: no value changes by being looked at.
+type meters struct {
+	registry *prometheus.Registry
+
+	requests, errors, selected *prometheus.CounterVec   // by algorithm and backend
+	responseTime, pickTime     *prometheus.HistogramVec // by algorithm and backend; by algorithm
+	retried, ejected           *prometheus.CounterVec   // by backend
+	owned                      *prometheus.CounterVec   // by cause
+	switches                   *prometheus.CounterVec   // by the algorithms before and after
+	reloads                    *prometheus.CounterVec   // by outcome
+	state, algorithm           *prometheus.GaugeVec     // 1 for the one that holds
+	rulesVersion               prometheus.Gauge
+}
+
+// seatMeters is one backend's counters under one algorithm, looked up once per route.
+type seatMeters struct {
+	requests, errors, selected, retries prometheus.Counter
+	responseTime                        prometheus.Observer
+}
+
+func newMeters() *meters {
+	m := &meters{registry: prometheus.NewRegistry()}
+	both := []string{"algorithm", "backend"}
+	m.requests = m.counter("requests_total", "Attempts that ended, whatever their outcome.", both...)
+	m.errors = m.counter("errors_total", "Attempts that a backend failed: no connection, no or a broken answer, a 5xx.", both...)
+	m.selected = m.counter("backend_selection_total", "Picks of a backend, retries included.", both...)
+	m.responseTime = m.histogram("response_time_seconds", "From the pick to the answer's head, of successful attempts.",
+		[]float64{.001, .0025, .005, .01, .025, .05, .1, .2, .3, .5, .75, 1, 2.5, 5, 10}, both...)
+	m.pickTime = m.histogram("algorithm_duration_seconds", "Of one pick in 64: how long it took.",
+		[]float64{50e-9, 100e-9, 250e-9, 500e-9, 1e-6, 2.5e-6, 5e-6, 10e-6, 100e-6, 1e-3}, "algorithm")
+	m.retried = m.counter("retries_total", "Attempts that failed and were tried again on another backend.", "backend")
+	m.ejected = m.counter("ejections_total", "Backends taken out because requests to them failed.", "backend")
+	m.owned = m.counter("own_answers_total", "Answers of the proxy itself, by what X-Retune-Error says.", "cause")
+	m.switches = m.counter("switches_total", "Changes of the algorithm.", "from", "algorithm")
+	m.reloads = m.counter("reloads_total", "Requests to change the rules.", "outcome")
+	m.state = m.gauge("traffic_state", "1 for the traffic state that holds.", "state")
+	m.algorithm = m.gauge("algorithm_info", "1 for the algorithm in force.", "algorithm")
+	version := prometheus.GaugeOpts{Namespace: namespace, Name: "rules_version", Help: "Version of the rules in force."}
+	m.rulesVersion = prometheus.NewGauge(version)
+	m.registry.MustRegister(m.rulesVersion, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *meters) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *meters) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *meters) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(
+		prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *meters) seat(a balance.Algorithm, backend string) *seatMeters {
+	return &seatMeters{
+		requests:     m.requests.WithLabelValues(string(a), backend),
+		errors:       m.errors.WithLabelValues(string(a), backend),
+		selected:     m.selected.WithLabelValues(string(a), backend),
+		responseTime: m.responseTime.WithLabelValues(string(a), backend),
+		retries:      m.retried.WithLabelValues(backend),
+	}
+}
+
+func (m *meters) duration(a balance.Algorithm) prometheus.Observer {
+	return m.pickTime.WithLabelValues(string(a))
+}
+
+func (m *meters) ejections(backend string) prometheus.Counter {
+	return m.ejected.WithLabelValues(backend)
+}
+
+func (m *meters) own(cause string) prometheus.Counter { return m.owned.WithLabelValues(cause) }
+
+// forget drops the series of a backend that was removed.
+func (m *meters) forget(backend string) {
+	of := prometheus.Labels{"backend": backend}
+	for _, v := range []*prometheus.CounterVec{m.requests, m.errors, m.selected, m.retried, m.ejected} {
+		v.DeletePartialMatch(of)
+	}
+	m.responseTime.DeletePartialMatch(of)
+}
+
+// decided counts a switch.
+func (m *meters) decided(d steering.Decision) {
+	if d.Switched {
+		m.switches.WithLabelValues(string(d.PreviousAlgorithm), string(d.Algorithm)).Inc()
+	}
+}
+
+// steer shows which state, algorithm and rules hold.
+func (m *meters) steer(g *steering.Governor) {
+	for _, s := range traffic.States() {
+		m.state.WithLabelValues(string(s)).Set(oneIf(s == g.State()))
+	}
+	for _, a := range balance.Algorithms() {
+		m.algorithm.WithLabelValues(string(a)).Set(oneIf(a == g.Algorithm()))
+	}
+	m.rulesVersion.Set(float64(g.Rules().Version))
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// watch adds what is read off the backends at each scrape.
+func (m *meters) watch(p *pool) {
+	name := func(n string) string { return prometheus.BuildFQName(namespace, "", n) }
+	m.registry.MustRegister(&poolCollector{
+		pool:      p,
+		active:    prometheus.NewDesc(name("active_connections"), "Requests that a backend is working on.", []string{"backend"}, nil),
+		health:    prometheus.NewDesc(name("server_health"), "1 as long as a backend is healthy, in slow start too.", []string{"backend"}, nil),
+		desperate: prometheus.NewDesc(name("none_healthy"), "1 while no backend is healthy and all that aren't drained are used.", nil, nil),
+	})
+}
+
+// poolCollector reads the backends' gauges; it keeps nothing.
+type poolCollector struct {
+	pool                      *pool
+	active, health, desperate *prometheus.Desc
+}
+
+// Describe names the gauges.
+func (c *poolCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.active
+	ch <- c.health
+	ch <- c.desperate
+}
+
+// Collect reads them.
+func (c *poolCollector) Collect(ch chan<- prometheus.Metric) {
+	for _, b := range c.pool.status(time.Now()) {
+		healthy := b.Health == "healthy" || b.Health == "slow_start"
+		ch <- prometheus.MustNewConstMetric(c.active, prometheus.GaugeValue, float64(b.InFlight), b.ID)
+		ch <- prometheus.MustNewConstMetric(c.health, prometheus.GaugeValue, oneIf(healthy), b.ID)
+	}
+	c.pool.mu.Lock()
+	desperate := c.pool.desperate
+	c.pool.mu.Unlock()
+	ch <- prometheus.MustNewConstMetric(c.desperate, prometheus.GaugeValue, oneIf(desperate))
+}

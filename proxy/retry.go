@@ -1,0 +1,141 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+
+	"retune/proxy/balance"
+	"retune/proxy/traffic"
+)
+
+func newDialer() *net.Dialer { return &net.Dialer{Timeout: dialTime} }
+
+// balancer is the transport behind ReverseProxy: it picks a backend for each request, and once another one when
+// the first gave no answer and a second try can't do harm.
+type balancer struct {
+	pool      *pool
+	transport http.RoundTripper
+	budget    *budget
+	meters    *meters
+}
+
+// RoundTrip sends a request to a backend and returns its answer, whose end ends the attempt.
+func (b *balancer) RoundTrip(out *http.Request) (*http.Response, error) {
+	v := visitOf(out.Context())
+	b.budget.earn()
+	now := balance.Now()
+	route := b.pool.route.Load()
+	s := route.pick(v.key)
+	if route.sampled() {
+		route.duration.Observe(float64(balance.Now()-now) / 1e9)
+	}
+	if s == nil {
+		b.pool.window.Backend("").Record(now, 0, traffic.Failure)
+		return nil, errNoBackend
+	}
+	body := holdBody(out, v)
+	res, err := b.attempt(out, v, s, now)
+	if err == nil {
+		return res, nil
+	}
+	o := v.blame(out.Context())
+	if o != traffic.Failure || !mayRetry(out, body, err) {
+		v.end(o)
+		return nil, err
+	}
+	next := b.pool.route.Load().another(s)
+	if next == nil || !b.budget.spend() {
+		v.end(o)
+		return nil, err
+	}
+	v.end(traffic.Retried)
+	s.meters.retries.Inc()
+	out = body.again(out)
+	if res, err = b.attempt(out, v, next, balance.Now()); err != nil {
+		v.end(v.blame(out.Context()))
+	}
+	return res, err
+}
+
+// attempt sends the request to one backend. On an error the caller ends it.
+func (b *balancer) attempt(out *http.Request, v *visit, s *seat, now int64) (*http.Response, error) {
+	v.exchange, v.open = s.begin(now), true
+	out.URL.Scheme, out.URL.Host = s.URL().Scheme, s.URL().Host
+	res, err := b.transport.RoundTrip(out)
+	if err != nil {
+		return nil, err
+	}
+	v.exchange.head = balance.Now()
+	v.answered.Store(true)
+	v.timer.Stop()
+	v.failed = res.StatusCode >= 500
+	follow(res, v)
+	return res, nil
+}
+
+// blame says how an attempt without an answer counts: the backend's failure, unless the client left or its body
+// broke off.
+func (v *visit) blame(ctx context.Context) traffic.Outcome {
+	if gone(ctx) || v.broken.Load() {
+		return traffic.Aborted
+	}
+	return traffic.Failure
+}
+
+// mayRetry reports whether a second attempt can't do what the client asked for twice: nothing was sent, or the
+// method is idempotent; and the body, if there is one, has not been touched.
+func mayRetry(out *http.Request, body *heldBody, err error) bool {
+	if out.Context().Err() != nil {
+		return false
+	}
+	return (neverSent(err) || idempotent(out.Method)) && (body == nil || body.untouched())
+}
+
+// neverSent reports whether the error shows that no byte of the request reached the backend.
+func neverSent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// idempotent is RFC 9110 §9.2.2.
+func idempotent(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return false
+}
+
+// A retry costs five requests' worth of credit: at most 20% extra, plus the floor that a quiet proxy starts with.
+const (
+	retryCost  = 5
+	retryFloor = 10 * retryCost
+	retryMost  = 200 * retryCost
+)
+
+// budget bounds retries, so that a failing backend's load is not doubled on the others. Each request earns one
+// credit, a retry spends retryCost.
+type budget struct{ credit atomic.Int64 }
+
+func newBudget() *budget {
+	b := &budget{}
+	b.credit.Store(retryFloor)
+	return b
+}
+
+func (b *budget) earn() {
+	if b.credit.Load() < retryMost {
+		b.credit.Add(1)
+	}
+}
+
+func (b *budget) spend() bool {
+	if b.credit.Add(-retryCost) >= 0 {
+		return true
+	}
+	b.credit.Add(retryCost)
+	return false
+}

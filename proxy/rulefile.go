@@ -1,0 +1,110 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"retune/proxy/rules"
+)
+
+// ruleFile is the proxy's memory of its rules: a file on disk, never one inside the binary.
+type ruleFile struct {
+	path  string
+	bytes []byte // as they were read or written last
+	rules rules.RuleSet
+}
+
+// openRules loads the rule file. A missing one is written with the default rules; an invalid one is an error
+// with every fault.
+func openRules(path string, log *slog.Logger) (*ruleFile, error) {
+	b, rs, err := readRules(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		rs = rules.Default()
+		b = rules.Render(rs)
+		if err = writeRules(path, b); err == nil {
+			log.Info("there was no rule file: the default rules were written", "path", path)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &ruleFile{path, b, rs}, nil
+}
+
+// readRules reads and parses a rule file.
+func readRules(path string) ([]byte, rules.RuleSet, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, rules.RuleSet{}, fmt.Errorf("reading the rules: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, rules.MaxSize+1)) // Parse refuses what is larger
+	if err != nil {
+		return nil, rules.RuleSet{}, fmt.Errorf("reading the rules: %w", err)
+	}
+	rs, err := rules.Parse(path, b)
+	return b, rs, err
+}
+
+// writeRules replaces the file as a whole or not at all, and returns when it is safe on disk.
+func writeRules(path string, b []byte) error {
+	if err := replace(path, b); err != nil {
+		return fmt.Errorf("writing the rules: %w", err)
+	}
+	return nil
+}
+
+func replace(path string, b []byte) (err error) {
+	if real, e := filepath.EvalSymlinks(path); e == nil {
+		path = real // a link keeps pointing where it does
+	}
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if _, err = f.Write(b); err != nil {
+		return err
+	}
+	if err = f.Chmod(modeOf(path)); err != nil {
+		return err
+	}
+	if err = f.Sync(); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// modeOf is the mode to keep: the old file's, else one that everybody may read.
+func modeOf(path string) fs.FileMode {
+	if info, err := os.Stat(path); err == nil {
+		return info.Mode().Perm()
+	}
+	return 0o644
+}
+
+// syncDir makes a rename last through a crash of the machine.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,47 @@
+package proxy
+
+import (
+	"sync/atomic"
+	"time"
+
+	"retune/proxy/balance"
+	"retune/proxy/traffic"
+)
+
+// server is a backend with what the proxy knows of it. It survives reloads and switches.
+type server struct {
+	*balance.Backend
+	pool  *pool
+	tally *traffic.Tally
+
+	failing  atomic.Int64 // failures since the last success: the passive health check
+	requests atomic.Uint64
+	errors   atomic.Uint64
+
+	health   health // guarded by pool.mu
+	draining bool   // guarded by pool.mu
+	removed  bool   // guarded by pool.mu
+}
+
+// count books an attempt that has ended. elapsed is in nanoseconds.
+func (s *seat) count(l balance.Load, now, elapsed int64, o traffic.Outcome) {
+	e := time.Duration(elapsed)
+	s.tally.Record(now, e, o)
+	switch o {
+	case traffic.Success:
+		s.End(l, now, e, balance.Success)
+		s.meters.responseTime.Observe(e.Seconds())
+		if s.failing.Load() != 0 {
+			s.failing.Store(0)
+		}
+	case traffic.Failure, traffic.Retried:
+		s.End(l, now, e, balance.Failure)
+		s.errors.Add(1)
+		s.meters.errors.Inc()
+		s.pool.failed(s.server)
+	default:
+		s.End(l, now, e, balance.Aborted)
+	}
+	s.requests.Add(1)
+	s.meters.requests.Inc()
+}
