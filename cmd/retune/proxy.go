@@ -4,17 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net/netip"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/lmittmann/tint"
-	"github.com/mattn/go-isatty"
 
 	"retune/proxy"
 )
@@ -104,23 +98,4 @@ func parseBackend(s string) (b proxy.BackendConfig, err error) {
 		}
 	}
 	return b, nil
-}
-
-// logFlags say how a long-running command logs.
-type logFlags struct {
-	LogLevel  slog.Level `default:"info" env:"RETUNE_LOG_LEVEL" help:"debug, info, warn or error."`
-	LogFormat string     `default:"auto" enum:"auto,json,text" env:"RETUNE_LOG_FORMAT" help:"auto is text on a terminal and JSON elsewhere."`
-}
-
-// logger writes to w, which is the terminal or what a supervisor collects.
-func (f logFlags) logger(w io.Writer) *slog.Logger {
-	file, ok := w.(*os.File)
-	terminal := ok && isatty.IsTerminal(file.Fd())
-	if f.LogFormat == "text" || f.LogFormat == "auto" && terminal {
-		_, noColor := os.LookupEnv("NO_COLOR")
-		return slog.New(tint.NewHandler(w, &tint.Options{
-			Level: f.LogLevel, TimeFormat: time.TimeOnly, NoColor: noColor || !terminal,
-		}))
-	}
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: f.LogLevel}))
 }
