@@ -1,28 +1,43 @@
-// Package postgres is the archive and the queue of the orchestrator, in Postgres.
+// Package postgres is the orchestrator's ledger, notebook and queue, in Postgres.
+//
+// The cycle table is the queue. An instance (one open Store) claims a queued cycle and owns it; that the instance
+// lives is shown by an advisory lock which its session holds: when the process dies its socket closes, the lock is
+// free, and any other instance ends the cycle as interrupted and puts the champion back, in one transaction. Every
+// write to a cycle is fenced by its owner, so an instance that lost its session can't disturb what came after.
+//
+//	Store.Listen ── session: advisory lock + LISTEN ── Wake, Lost
+//	Store.Claim ─▶ owner ─▶ Save … Save(ended)
+//	                 └─ dies ─▶ Reclaim by another: interrupted + crash_rollback
+//
+// Rule versions are append-only, their numbers gapless. The pointer is one row that is only changed under its lock
+// (Move); its generation grows with each change, and proxies refuse a lower one.
+//
+// Locks are taken in this order: rule_version, rule_pointer, cycle.
 package postgres
 
+//go:generate go run generate.go
+
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"retune/orchestrator"
+	"retune/orchestrator/postgres/queries"
 	"retune/orchestrator/verdict"
 )
-
-// Store keeps versions, the pointer, cycles, runs, schedules and what was said. Safe for concurrent use, also by
-// several processes on one database.
-type Store struct {
-	options Options
-}
-
-// Options are what a store needs to know beside its database. The zero value is usable.
-type Options struct {
-	Target  string         // the target of cycles that name none; "proxy" by default
-	Machine string         // whose noise runs tell of; the host name by default
-	Limits  verdict.Limits // of cycles that set none; verdict.DefaultLimits by default
-	Log     *slog.Logger   // slog.Default by default
-}
 
 var (
 	_ orchestrator.Ledger   = (*Store)(nil)
@@ -30,23 +45,193 @@ var (
 	_ orchestrator.Queue    = (*Store)(nil)
 )
 
-var errUnbuilt = errors.New("postgres: not built yet")
+// Options are what a store needs to know beside its database. The zero value is usable.
+type Options struct {
+	Target  string         // the target of cycles that name none; "proxy" by default
+	Machine string         // that makes the load, for the noise that is known of it; the host name by default
+	Limits  verdict.Limits // of cycles that set none; verdict.DefaultLimits by default
+	Log     *slog.Logger   // slog.Default by default
+}
 
-// Open connects, waits for a server that is starting, migrates the schema and takes an instance number.
-// dsn is a URL or key=value string as libpq takes it. Close the store when done.
-func Open(ctx context.Context, dsn string, o Options) (*Store, error) { return nil, errUnbuilt }
+// Store is the database. Its methods are safe for concurrent use, also by several processes on one database.
+type Store struct {
+	options Options
+	log     *slog.Logger
+	pool    *pgxpool.Pool
+	q       *queries.Queries
+	wake    chan struct{}
 
-// Listen listens for wake-ups and keeps this instance's claim on its cycles alive until ctx ends; it reconnects by itself.
-func (s *Store) Listen(ctx context.Context) error { return errUnbuilt }
+	mu      sync.Mutex
+	session session // guarded by mu
+}
 
-// Close gives up this instance's claims and closes the connections.
-func (s *Store) Close() {}
+const (
+	minConns  = 12               // pages, cycle, journal and live progress at once
+	openFor   = 30 * time.Second // how long Open waits for a server that is starting
+	openRetry = 200 * time.Millisecond
+)
+
+// Open connects, waits up to 30 s for a server that is starting, migrates the schema, and takes an instance number.
+// dsn is a URL or key=value text as libpq takes it. A transaction-mode pooler between will not do: liveness and
+// wake-ups belong to a session.
+func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("the database's address: %w", err)
+	}
+	config.MaxConns = max(config.MaxConns, minConns)
+	config.AfterConnect = readUTC
+	o.Log = cmp.Or(o.Log, slog.Default())
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	if err := awaitServer(ctx, config.ConnConfig, o.Log); err != nil {
+		return nil, fmt.Errorf("connecting to Postgres: %w", err)
+	}
+	if err := Migrate(ctx, config.ConnConfig); err != nil {
+		return nil, fmt.Errorf("migrating the database: %w", err)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to Postgres: %w", err)
+	}
+	s := &Store{options: o, log: o.Log, pool: pool, q: queries.New(pool), wake: make(chan struct{}, 1)}
+	if err := s.join(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("opening a session with Postgres: %w", err)
+	}
+	return s, nil
+}
+
+// complete fills in the defaults.
+func (o *Options) complete() (err error) {
+	o.Target = cmp.Or(o.Target, "proxy")
+	o.Limits = cmp.Or(o.Limits, verdict.DefaultLimits())
+	if o.Machine == "" {
+		if o.Machine, err = os.Hostname(); err != nil {
+			return fmt.Errorf("naming this machine: %w", err)
+		}
+	}
+	return nil
+}
+
+// readUTC makes instants come back in UTC, whatever the machine's zone.
+func readUTC(_ context.Context, c *pgx.Conn) error {
+	c.TypeMap().RegisterType(&pgtype.Type{
+		Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
+	})
+	return nil
+}
+
+// awaitServer tries to connect until the server answers. A refusal that waiting does not mend is an error at once.
+func awaitServer(ctx context.Context, config *pgx.ConnConfig, log *slog.Logger) error {
+	ctx, stop := context.WithTimeout(ctx, openFor)
+	defer stop()
+	for first := true; ; first = false {
+		conn, err := pgx.ConnectConfig(ctx, config)
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		if ctx.Err() != nil || refused(err) {
+			return err
+		}
+		if first {
+			log.Warn("Postgres does not answer yet; waiting", "for", openFor, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(openRetry):
+		}
+	}
+}
+
+// refused reports whether a server answered and meant it: anything but "starting up" and "too many connections".
+func refused(err error) bool {
+	code := codeOf(err)
+	return code != "" && code != "57P03" && code != "53300"
+}
+
+// Close gives up this instance's session, and with it the cycles that it owns, and closes the connections. Listen
+// and all calls must have returned.
+func (s *Store) Close() {
+	s.leave()
+	s.pool.Close()
+}
 
 // Ping reports whether the database answers.
-func (s *Store) Ping(ctx context.Context) error { return errUnbuilt }
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.pool.Ping(ctx); err != nil {
+		return fmt.Errorf("reaching Postgres: %w", err)
+	}
+	return nil
+}
 
-// Lost is signalled when this instance's claim on its running cycle is gone: cancel the cycle, another instance ends it.
-func (s *Store) Lost() <-chan struct{} { return nil }
+// tx runs f in a transaction; an error undoes it.
+func (s *Store) tx(ctx context.Context, f func(q *queries.Queries) error) error {
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return f(s.q.WithTx(tx)) })
+}
 
-// Wake is signalled when there may be something to claim or to cancel, and every 2 s.
-func (s *Store) Wake() <-chan struct{} { return nil }
+// Postgres' error codes that mean something to us.
+const (
+	uniqueViolation     = "23505"
+	foreignKeyViolation = "23503"
+)
+
+// codeOf is the Postgres code of an error; empty when it has none.
+func codeOf(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// found turns "no rows" into the orchestrator's word for it.
+func found(err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return orchestrator.ErrNotFound
+	}
+	return err
+}
+
+// limited bounds how many rows a list may be asked for.
+func limited(n int) int64 { return int64(min(max(n, 1), 1000)) }
+
+// null is a value for a column in which the zero value stands for nothing.
+func null[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+// value is the zero value where a column holds nothing.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// clean makes text storable: Postgres takes no NUL and no broken UTF-8, both of which a model or a program may write.
+func clean(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+func cleanAll(list []string) []string {
+	out := make([]string, len(list)) // never nil: the columns are NOT NULL
+	for i, text := range list {
+		out[i] = clean(text)
+	}
+	return out
+}
+
+// decode reads a JSON column; an empty one leaves v as it is.
+func decode(b []byte, v any) error {
+	if len(b) == 0 {
+		return nil
+	}
+	return json.Unmarshal(b, v)
+}

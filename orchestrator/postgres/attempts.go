@@ -1,0 +1,58 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"retune/orchestrator/advisor"
+	"retune/orchestrator/postgres/queries"
+	"retune/proxy/rules"
+	"retune/ruleversions"
+)
+
+// Attempts are earlier candidates, what they changed and how they were judged, newest first.
+func (s *Store) Attempts(ctx context.Context, limit int) ([]advisor.Attempt, error) {
+	rows, err := s.q.Attempts(ctx, limited(limit))
+	if err != nil {
+		return nil, fmt.Errorf("reading earlier candidates: %w", err)
+	}
+	list := make([]advisor.Attempt, len(rows))
+	for i, r := range rows {
+		changed, err := changes(r)
+		if err != nil {
+			return nil, fmt.Errorf("reading what v%d changed: %w", r.Version, err)
+		}
+		list[i] = advisor.Attempt{Version: r.Version, Changes: changed, Outcome: string(r.Status), Why: r.Why}
+	}
+	return list, nil
+}
+
+// changes are one text per rule and threshold that a candidate changed.
+func changes(r queries.AttemptsRow) ([]string, error) {
+	before, err := rules.Parse("parent", []byte(r.ParentYaml))
+	if err != nil {
+		return nil, err
+	}
+	after, err := rules.Parse(fmt.Sprintf("v%d", r.Version), []byte(r.Yaml))
+	if err != nil {
+		return nil, err
+	}
+	diff := ruleversions.Compare(ruleversions.Version{Rules: before, YAML: r.ParentYaml}, ruleversions.Version{Rules: after, YAML: r.Yaml})
+	var list []string
+	for _, c := range diff.Rules {
+		if c.Changed {
+			list = append(list, fmt.Sprintf("%s: %s%s → %s%s", c.State, c.Before, paramText(c.ParamsBefore), c.After, paramText(c.ParamsAfter)))
+		}
+	}
+	for _, c := range diff.Settings {
+		list = append(list, fmt.Sprintf("%s: %s → %s", c.Path, c.Before, c.After))
+	}
+	return list, nil
+}
+
+func paramText(p rules.Params) string {
+	if p.Decay == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (decay %s)", p.Decay)
+}

@@ -1,0 +1,92 @@
+package orchestrator
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	_ "time/tzdata" // named zones on machines without a zone table
+
+	"github.com/netresearch/go-cron"
+)
+
+// cronParser takes the five customary fields; a day matches by day of month or day of week when both are given.
+var cronParser = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom)
+
+// shorthands are the names that a cron text may be.
+var shorthands = map[string]string{
+	"@hourly": "0 * * * *",
+	"@daily":  "0 0 * * *",
+	"@weekly": "0 0 * * 0",
+}
+
+// Next is the first time after a given one at which a schedule is due. cron is five fields (minute, hour, day of
+// month, month, day of week) or @hourly, @daily, @weekly; zone names a time zone, such as Europe/Berlin.
+//
+// A time of day that a change of the clocks leaves out is due right after the change; one that comes twice is due
+// the first time only, unless the schedule names no hour. ErrInvalid for a text that means nothing or is never due.
+func Next(cron, zone string, after time.Time) (time.Time, error) {
+	list, err := Upcoming(cron, zone, after, 1)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return list[0], nil
+}
+
+// Upcoming are the next n times, as Next gives them.
+func Upcoming(cron, zone string, after time.Time, n int) ([]time.Time, error) {
+	place, err := location(zone)
+	if err != nil {
+		return nil, err
+	}
+	text := cron
+	if long, ok := shorthands[cron]; ok {
+		text = long
+	}
+	fields := strings.Fields(text)
+	if len(fields) != 5 || strings.ContainsAny(text, "=@") {
+		return nil, badCron(cron, errors.New("want five fields (minute hour day month weekday), @hourly, @daily or @weekly; the time zone has a field of its own"))
+	}
+	schedule, err := cronParser.Parse(text)
+	if err != nil {
+		return nil, badCron(cron, err)
+	}
+	everyHour := strings.HasPrefix(fields[1], "*")
+	list := make([]time.Time, 0, max(n, 0))
+	for t := after.In(place); len(list) < n; {
+		if t = schedule.Next(t); t.IsZero() {
+			return nil, badCron(cron, errors.New("it is never due"))
+		}
+		if everyHour || !repeated(t) {
+			list = append(list, t)
+		}
+	}
+	return list, nil
+}
+
+func badCron(text string, err error) error {
+	return fmt.Errorf("%w: cron %q: %w", ErrInvalid, text, err)
+}
+
+// location is a named zone. "Local" would mean something else on each machine.
+func location(zone string) (*time.Location, error) {
+	if zone == "" || zone == "Local" {
+		return nil, fmt.Errorf("%w: time zone %q: name one, such as UTC or Europe/Berlin", ErrInvalid, zone)
+	}
+	place, err := time.LoadLocation(zone)
+	if err != nil {
+		return nil, fmt.Errorf("%w: time zone %q is not known: name one such as UTC or Europe/Berlin", ErrInvalid, zone)
+	}
+	return place, nil
+}
+
+// repeated reports whether the clock showed t's time of day once before, because it was set back since.
+func repeated(t time.Time) bool {
+	start, _ := t.ZoneBounds()
+	if start.IsZero() {
+		return false
+	}
+	_, before := start.Add(-time.Nanosecond).Zone()
+	_, now := t.Zone()
+	return t.Sub(start) < time.Duration(before-now)*time.Second
+}
