@@ -70,7 +70,7 @@ var homes = map[string][]string{
 	"github.com/netresearch/go-cron":          {"retune/orchestrator"},
 	"github.com/alecthomas/kong":              {"retune/cmd/retune"},
 	"github.com/prometheus/client_golang":     {"retune/proxy", "retune/web", "retune/cmd/retune"},
-	"github.com/goccy/go-yaml":                {"retune/proxy/rules"},
+	"github.com/goccy/go-yaml":                {"retune/proxy/rules", "retune/cmd/retune"},
 	"github.com/cespare/xxhash/v2":            {"retune/proxy"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"retune/orchestrator"},
 }
