@@ -161,8 +161,8 @@ type Move struct {
 // MoveKind is how the pointer changes.
 type MoveKind string
 
-// The moves. Trial and Swap set desired alone, Accept makes it accepted, Rollback and CrashRollback set it back,
-// Manual sets both.
+// The moves. Trial and Swap set desired alone, Accept (made by saving a cycle as kept) makes it accepted, Rollback and
+// CrashRollback set it back, Manual sets both.
 const (
 	MoveSeed          MoveKind = "seed"
 	MoveTrial         MoveKind = "trial"

@@ -30,18 +30,11 @@ var (
 	ErrInvalid  = errors.New("invalid")
 )
 
-// Order is what a target shall run.
-type Order struct {
-	Version    ruleversions.Version
-	Generation int64
-	// Trial keeps the rules out of the proxy's file: a proxy that restarts during a trial runs the champion.
-	Trial bool
-}
-
 // Target is what rules are applied to: one proxy or several that run the same rules.
 type Target interface {
-	// Apply makes the order so; nil only when every proxy confirms it by hash and generation. Idempotent.
-	Apply(ctx context.Context, o Order) error
+	// Apply brings every proxy to the version; nil only when each confirms it by hash and generation. Idempotent.
+	// trial keeps the rules out of the proxies' files: one that restarts during a trial runs the champion.
+	Apply(ctx context.Context, v ruleversions.Version, generation int64, trial bool) error
 	// Serving is what every proxy runs. An error when they can't be asked or differ.
 	Serving(ctx context.Context) (rules.Active, error)
 	// SetMode sets adaptive or fixed mode, resets and time scale on every proxy.
@@ -77,6 +70,7 @@ type Ledger interface {
 	// Applied records that the target confirmed the generation.
 	Applied(ctx context.Context, version int, generation int64) error
 	// Save stores the cycle's latest copy; a change of status begins a new step. detail is one sentence for the timeline.
+	// With status Kept it also makes the candidate the accepted version, in the same transaction.
 	// ErrLost when it is not this instance's any more.
 	Save(ctx context.Context, c Cycle, detail string) error
 }

@@ -5,9 +5,17 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
+	"github.com/alecthomas/kong"
+	"github.com/goccy/go-yaml"
 	"github.com/joho/godotenv"
 )
+
+// Configuration is flags over environment over a file over defaults. This file is the only one that asks the
+// environment; what a flag's tag names as env is read by kong.
 
 // loadEnvFile reads RETUNE_ENV_FILE, or .env where it is, into the environment before anything asks for a
 // key. What is set already stays.
@@ -24,4 +32,147 @@ func loadEnvFile() error {
 		return fmt.Errorf("reading the environment file %s: %w", name, err)
 	}
 	return nil
+}
+
+// noColor is the customary wish for plain text.
+func noColor() bool { return os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" }
+
+// webPort is the customary PORT, for --web's default.
+func webPort() string { return os.Getenv("PORT") }
+
+// defaultData is where everything is kept when --data is not given: /var/lib/retune for root, whose home other
+// accounts can't enter, else the user's own data folder.
+func defaultData() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/retune"
+	}
+	if d := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(d) {
+		return filepath.Join(d, "retune")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return filepath.Join(os.TempDir(), fmt.Sprintf("retune-%d", os.Geteuid()))
+	}
+	return filepath.Join(home, ".local", "share", "retune")
+}
+
+// configFile answers kong from a YAML file of flag names and values. The environment comes before it.
+type configFile struct {
+	name   string
+	values map[string]any
+}
+
+// readConfigFile reads RETUNE_CONFIG, or retune.yaml where it is.
+func readConfigFile() (*configFile, error) {
+	name, named := os.LookupEnv("RETUNE_CONFIG")
+	if !named {
+		name = "retune.yaml"
+	}
+	b, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) && !named {
+		return &configFile{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration file: %w", err)
+	}
+	c := &configFile{name: name}
+	if err := yaml.UnmarshalWithOptions(b, &c.values, yaml.Strict()); err != nil {
+		return nil, fmt.Errorf("the configuration file %s: want lines such as `web: 127.0.0.1:8090`, by the names of the flags: %w", name, err)
+	}
+	return c, nil
+}
+
+// Validate refuses a key that is no flag of any command.
+func (c *configFile) Validate(app *kong.Application) error {
+	known := map[string]bool{}
+	for _, f := range everyFlag(app.Node) {
+		known[f.Name] = true
+	}
+	for key := range c.values {
+		if !known[key] {
+			return fmt.Errorf("%s: %q is no flag of any command; `retune config` lists them", c.name, key)
+		}
+		if f := c.secret(app.Node, key); f {
+			return fmt.Errorf("%s: %q is a secret: set it in the environment, not in this file", c.name, key)
+		}
+	}
+	return nil
+}
+
+func (c *configFile) secret(n *kong.Node, key string) bool {
+	return slices.ContainsFunc(everyFlag(n), func(f *kong.Flag) bool { return f.Name == key && f.Tag.Has("secret") })
+}
+
+// Resolve gives a flag its value from the file, unless the environment has one.
+func (c *configFile) Resolve(_ *kong.Context, _ *kong.Path, f *kong.Flag) (any, error) {
+	if setInEnv(f) != "" {
+		return nil, nil
+	}
+	return c.values[f.Name], nil
+}
+
+// setInEnv is the variable that a flag has its value from; empty: none.
+func setInEnv(f *kong.Flag) string {
+	for _, e := range f.Envs {
+		if os.Getenv(e) != "" {
+			return e
+		}
+	}
+	return ""
+}
+
+// everyFlag is the flags of a command and all below it.
+func everyFlag(n *kong.Node) (all []*kong.Flag) {
+	all = append(all, n.Flags...)
+	for _, c := range n.Children {
+		all = append(all, everyFlag(c)...)
+	}
+	return all
+}
+
+type configCmd struct {
+	tableFlags
+}
+
+// configRow is one setting, what it is and where that comes from.
+type configRow struct {
+	Setting string   `json:"setting"`
+	Env     []string `json:"env,omitempty"`
+	Value   string   `json:"value"`
+	From    string   `json:"from"`
+	Help    string   `json:"help"`
+}
+
+// Run prints every setting that the environment or the file can set, its value and where that comes from.
+func (c *configCmd) Run(o *output, k *kong.Kong, file *configFile) error {
+	byName := map[string]configRow{}
+	for _, f := range everyFlag(k.Model.Node) {
+		if len(f.Envs) > 0 {
+			byName[f.Name] = file.row(f)
+		}
+	}
+	var all []configRow
+	var rows [][]string
+	for _, r := range byName {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b configRow) int { return strings.Compare(a.Setting, b.Setting) })
+	for _, r := range all {
+		rows = append(rows, []string{r.Setting, strings.Join(r.Env, ", "), r.Value, r.From})
+	}
+	return c.print(o, all, []string{"setting", "environment", "value", "from"}, rows)
+}
+
+func (c *configFile) row(f *kong.Flag) configRow {
+	r := configRow{Setting: f.Name, Env: f.Envs, Value: f.Default, From: "default", Help: f.Help}
+	if v, ok := c.values[f.Name]; ok {
+		r.Value, r.From = fmt.Sprint(v), c.name
+	}
+	if e := setInEnv(f); e != "" {
+		r.Value, r.From = os.Getenv(e), e
+	}
+	if f.Tag.Has("secret") && r.Value != "" {
+		r.Value = "(set, not shown)"
+	}
+	return r
 }

@@ -69,11 +69,18 @@ func exitCode(err error, interrupted bool) int {
 
 // cli is every sub-command; each stands in a file of its own name.
 type cli struct {
+	Up       upCmd       `cmd:"" help:"Run everything on this machine: Postgres, demo backends, proxy, orchestrator and web UI."`
+	Cycle    cycleCmd    `cmd:"" help:"Run one feedback cycle and wait for its verdict."`
+	Rules    rulesCmd    `cmd:"" help:"List, show, compare, apply and roll back rule versions."`
+	Schedule scheduleCmd `cmd:"" help:"List, add and remove cycles that start by themselves."`
+	Bench    benchCmd    `cmd:"" help:"Measure fixed algorithms and rule files side by side."`
+	Doctor   doctorCmd   `cmd:"" help:"Check what Retune needs, and how noisy this machine is."`
+	Config   configCmd   `cmd:"" help:"Print every setting, its value and where it comes from."`
 	Proxy    proxyCmd    `cmd:"" help:"Run the load balancer."`
 	Backends backendsCmd `cmd:"" help:"Run demo backends whose speed and health a scenario can turn."`
+	Serve    serveCmd    `cmd:"" help:"Run the orchestrator and its web UI."`
 	Load     loadCmd     `cmd:"" hidden:"" help:"Run one scenario's load and write its stream to stdout; the built-in driver's child process."`
 	Health   healthCmd   `cmd:"" hidden:"" help:"Ask a role whether it is well; exit 0 or not."`
-	Rules    rulesCmd    `cmd:"" help:"Check rule files and manage rule versions."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
@@ -83,10 +90,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stderr, "retune:", err)
 		return &exitError{exitUsage, err}
 	}
+	file, err := readConfigFile()
+	if err != nil {
+		fmt.Fprintln(stderr, "retune:", err)
+		return &exitError{exitUsage, err}
+	}
 	var c cli
 	exited := -1
 	parser, err := newParser(&c, stdout, stderr, kong.Exit(func(code int) { exited = code }),
-		kong.BindTo(ctx, (*context.Context)(nil)))
+		kong.Resolvers(file), kong.Bind(file), kong.BindTo(ctx, (*context.Context)(nil)))
 	if err != nil {
 		return err
 	}

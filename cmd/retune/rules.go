@@ -1,6 +1,204 @@
 package main
 
-// rulesCmd is everything about rule files and rule versions; each sub-command stands in a file of its own.
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"retune/proxy/traffic"
+	"retune/ruleversions"
+)
+
 type rulesCmd struct {
-	Validate rulesValidateCmd `cmd:"" help:"Check a rule file; exit 2 with every fault as FILE:line:column: text."`
+	List     rulesListCmd     `cmd:"" default:"withargs" help:"List the rule versions, newest first."`
+	Show     rulesShowCmd     `cmd:"" help:"Show one version: its rules and their reasons."`
+	Diff     rulesDiffCmd     `cmd:"" help:"What changes from one version to another, with the reasons."`
+	Apply    rulesApplyCmd    `cmd:"" help:"Store a rule file as a version and put it in force."`
+	Rollback rulesRollbackCmd `cmd:"" help:"Put an earlier version in force again."`
+	Validate rulesValidateCmd `cmd:"" help:"Check a rule file; every fault as FILE:line:column: text."`
+	Export   rulesExportCmd   `cmd:"" help:"Write a version's YAML to stdout."`
+}
+
+// versionCall makes one call of the versions' API.
+func (f serverFlags) versionCall(ctx context.Context, method, path string, in, out any) error {
+	api, err := f.client()
+	if err != nil {
+		return err
+	}
+	return api.call(ctx, method, "/versions"+path, in, out)
+}
+
+// versionNumber takes 7 and v7.
+func versionNumber(s string) (string, error) {
+	n, err := strconv.Atoi(strings.TrimPrefix(s, "v"))
+	if err != nil || n < 1 {
+		return "", usage("%q is no rule version: want a number such as 7 or v7", s)
+	}
+	return strconv.Itoa(n), nil
+}
+
+type rulesListCmd struct {
+	Limit int `help:"How many at the most." default:"50"`
+	tableFlags
+	serverFlags
+}
+
+func (c *rulesListCmd) Run(ctx context.Context, o *output) error {
+	var page struct {
+		Items []ruleversions.Version `json:"items"`
+	}
+	if err := c.versionCall(ctx, http.MethodGet, fmt.Sprintf("?limit=%d", c.Limit), nil, &page); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, v := range page.Items {
+		rows = append(rows, []string{fmt.Sprintf("v%d", v.Number), string(v.Status), string(v.Origin), v.Author,
+			v.Created.Local().Format("2006-01-02 15:04"), firstLine(v.Summary)})
+	}
+	return c.print(o, page.Items, []string{"version", "status", "origin", "author", "created", "summary"}, rows)
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	if r := []rune(line); len(r) > 60 {
+		return string(r[:59]) + "…"
+	}
+	return line
+}
+
+type rulesShowCmd struct {
+	Version string `arg:"" help:"Version, such as 7."`
+	tableFlags
+	serverFlags
+}
+
+func (c *rulesShowCmd) Run(ctx context.Context, o *output) error {
+	n, err := versionNumber(c.Version)
+	if err != nil {
+		return err
+	}
+	var v ruleversions.Version
+	if err := c.versionCall(ctx, http.MethodGet, "/"+n, nil, &v); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, s := range traffic.States() {
+		rows = append(rows, []string{string(s), string(v.Rules.Rules[s].Algorithm), reasonText(v, s)})
+	}
+	return c.print(o, v, []string{"state", "algorithm", "reason"}, rows)
+}
+
+// reasonText is a state's reason, with what of it the evidence does not hold.
+func reasonText(v ruleversions.Version, s traffic.State) string {
+	text := v.Rules.Rules[s].Reason
+	for _, r := range v.Reasons {
+		if r.Path == "rules."+string(s) && len(r.Unsupported) > 0 {
+			text += fmt.Sprintf(" [unsupported: %s]", strings.Join(r.Unsupported, ", "))
+		}
+	}
+	return text
+}
+
+type rulesDiffCmd struct {
+	From string `arg:"" help:"Version to compare from."`
+	To   string `arg:"" help:"Version to compare to."`
+	Text bool   `help:"Line by line, as a unified diff of the YAML."`
+	tableFlags
+	serverFlags
+}
+
+func (c *rulesDiffCmd) Run(ctx context.Context, o *output) error {
+	from, err := versionNumber(c.From)
+	if err != nil {
+		return err
+	}
+	to, err := versionNumber(c.To)
+	if err != nil {
+		return err
+	}
+	path := "/" + from + "/diff/" + to
+	if c.Text || c.Output == "markdown" {
+		format := "markdown"
+		if c.Text {
+			format = "text"
+		}
+		var b []byte
+		if err := c.versionCall(ctx, http.MethodGet, path+"?format="+format, nil, &b); err != nil {
+			return err
+		}
+		_, err := o.out.Write(b)
+		return err
+	}
+	var d ruleversions.Diff
+	if err := c.versionCall(ctx, http.MethodGet, path, nil, &d); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, r := range d.Rules {
+		if r.Changed {
+			rows = append(rows, []string{string(r.State), string(r.Before), string(r.After), r.Reason})
+		}
+	}
+	for _, s := range d.Settings {
+		rows = append(rows, []string{s.Path, s.Before, s.After, s.Reason})
+	}
+	return c.print(o, d, []string{"what", "v" + from, "v" + to, "reason"}, rows)
+}
+
+type rulesApplyCmd struct {
+	File   string `arg:"" help:"Rule file, or - for stdin."`
+	Reason string `help:"Why, for the history." required:""`
+	serverFlags
+}
+
+func (c *rulesApplyCmd) Run(ctx context.Context, o *output) error {
+	b, err := readRuleFile(c.File)
+	if err != nil {
+		return usage("reading the rule file: %w", err)
+	}
+	var v ruleversions.Version
+	if err := c.versionCall(ctx, http.MethodPost, "", map[string]string{"yaml": string(b), "reason": c.Reason}, &v); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(o.out, "v%d is in force\n", v.Number)
+	return err
+}
+
+type rulesRollbackCmd struct {
+	Version string `arg:"" help:"Version to put in force, such as 7."`
+	Reason  string `help:"Why, for the history." required:""`
+	serverFlags
+}
+
+func (c *rulesRollbackCmd) Run(ctx context.Context, o *output) error {
+	n, err := versionNumber(c.Version)
+	if err != nil {
+		return err
+	}
+	if err := c.versionCall(ctx, http.MethodPost, "/"+n+"/activate", map[string]string{"reason": c.Reason}, nil); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(o.out, "v%s is in force\n", n)
+	return err
+}
+
+type rulesExportCmd struct {
+	Version string `arg:"" help:"Version, such as 7."`
+	serverFlags
+}
+
+func (c *rulesExportCmd) Run(ctx context.Context, o *output) error {
+	n, err := versionNumber(c.Version)
+	if err != nil {
+		return err
+	}
+	var v ruleversions.Version
+	if err := c.versionCall(ctx, http.MethodGet, "/"+n, nil, &v); err != nil {
+		return err
+	}
+	_, err = io.WriteString(o.out, v.YAML)
+	return err
 }

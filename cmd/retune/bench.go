@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"retune/orchestrator"
+	"retune/orchestrator/loadtest"
+	"retune/orchestrator/target"
+	"retune/proxy/balance"
+	"retune/proxy/rules"
+	"retune/proxy/steering"
+	"retune/ruleversions"
+)
+
+type benchCmd struct {
+	Reference bool     `help:"The reference load of the published table: 100 closed clients with 100 ms think time, fixed service times, no queue."`
+	Profile   string   `help:"How long and how hard: ${enum}." enum:"quick,standard,nightly" default:"quick"`
+	Scenario  []string `help:"Only these scenarios. Repeatable."`
+	Algorithm []string `help:"Only these algorithms. Repeatable."`
+	Rules     []string `help:"Rule files that run beside the fixed algorithms. Repeatable." type:"existingfile" placeholder:"FILE"`
+	Driver    string   `help:"What produces the load: ${enum}." enum:"auto,k6,builtin" default:"auto"`
+	K6        string   `name:"k6" help:"The k6 program." env:"RETUNE_K6" placeholder:"FILE"`
+	tableFlags
+	logFlags
+}
+
+// benchRow is one arm in one scenario.
+type benchRow struct {
+	Scenario string          `json:"scenario"`
+	Arm      string          `json:"arm"`
+	Ratio    float64         `json:"rps_to_round_robin"` // 0: ROUND_ROBIN was not measured
+	P95Ratio float64         `json:"p95_to_round_robin"`
+	Result   loadtest.Result `json:"result"`
+}
+
+// benchArm is a fixed algorithm or a rule file.
+type benchArm struct {
+	name    string
+	mode    steering.Mode
+	version ruleversions.Version // zero: as it is
+}
+
+// Run measures fixed algorithms and rule files, one after the other, on demo backends and a proxy of its own.
+func (c *benchCmd) Run(ctx context.Context, o *output) error {
+	arms, err := c.arms()
+	if err != nil {
+		return err
+	}
+	runner, err := loadtest.Choose(ctx, loadtest.Driver(c.Driver), loadtest.Config{K6: c.K6})
+	if err != nil {
+		return unavailable(err)
+	}
+	if c.LogLevel == slog.LevelInfo {
+		c.LogLevel = slog.LevelWarn
+	}
+	fmt.Fprintln(o.err, runner.Why)
+	bed, err := c.bed(ctx, c.logger(o.err), o.err)
+	if err != nil {
+		return err
+	}
+	defer bed.stop()
+	rows, err := bed.measure(ctx, o, runner, arms)
+	if err != nil {
+		return err
+	}
+	return c.show(o, rows)
+}
+
+func (c *benchCmd) arms() (all []benchArm, err error) {
+	names := c.Algorithm
+	if len(names) == 0 {
+		for _, a := range balance.Algorithms() {
+			names = append(names, string(a))
+		}
+	}
+	for _, n := range names {
+		a := balance.Algorithm(strings.ToUpper(n))
+		if !a.Known() {
+			return nil, usage("no algorithm %q; there are %v", n, balance.Algorithms())
+		}
+		all = append(all, benchArm{name: string(a), mode: steering.Mode{Mode: "fixed", Algorithm: a}})
+	}
+	for _, file := range c.Rules {
+		b, err := readRuleFile(file)
+		if err != nil {
+			return nil, usage("reading the rule file: %w", err)
+		}
+		rs, err := rules.Parse(file, b)
+		if err != nil {
+			return nil, &exitError{exitUsage, err}
+		}
+		v := ruleversions.Version{Number: rs.Version, YAML: string(b), Hash: rules.Sum(b), Rules: rs}
+		all = append(all, benchArm{name: filepath.Base(file), mode: steering.Mode{Mode: "adaptive"}, version: v})
+	}
+	return all, nil
+}
+
+// testBed is demo backends and a proxy on free ports.
+type testBed struct {
+	scenarios []loadtest.Scenario
+	plan      orchestrator.Plan
+	target    *target.ALB
+	stop      func()
+}
+
+func (c *benchCmd) bed(ctx context.Context, log *slog.Logger, stderr io.Writer) (*testBed, error) {
+	plan, err := orchestrator.PlanFor(loadtest.Profile(c.Profile))
+	if err != nil {
+		return nil, usage("%w", err)
+	}
+	addrs, err := freeAddrs(6)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "retune-bench-")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	g := &errgroup.Group{}
+	bed := &testBed{plan: plan, stop: func() { cancel(); g.Wait(); os.RemoveAll(dir) }}
+	back, listen, admin := addrs[:4], addrs[4], addrs[5]
+	for _, p := range c.processes(dir, back, listen, admin) {
+		g.Go(func() error { return p.keep(ctx, log, stderr) })
+		if err := p.ready(ctx); err != nil {
+			bed.stop()
+			return nil, err
+		}
+	}
+	if bed.target, err = target.New([]string{"http://" + admin}, ""); err == nil {
+		bed.scenarios, err = c.scenarios("http://"+listen, back, plan)
+	}
+	if err != nil {
+		bed.stop()
+		return nil, err
+	}
+	return bed, nil
+}
+
+func (c *benchCmd) processes(dir string, back []string, listen, admin string) []*child {
+	backends := []string{"backends", "--listen", strings.Join(back, ",")}
+	if c.Reference {
+		backends = append(backends, "--sigma", "0", "--concurrency", "0")
+	}
+	proxy := []string{"proxy", "--listen", listen, "--admin", admin, "--rules", filepath.Join(dir, "decision-rules.yml"), "--trust", "127.0.0.0/8", "--log-level", c.LogLevel.String()}
+	for i, b := range demoBackends {
+		proxy = append(proxy, "--backend", fmt.Sprintf("%s=http://%s,weight=%s", b.id, back[i], b.weight))
+	}
+	return []*child{{name: "backends", args: backends, waitFor: back}, {name: "proxy", args: proxy, waitFor: []string{admin, listen}}}
+}
+
+func (c *benchCmd) scenarios(url string, back []string, plan orchestrator.Plan) (all []loadtest.Scenario, err error) {
+	controls := map[string]string{}
+	for i, b := range demoBackends {
+		controls[b.id] = "http://" + back[i] + "/control"
+	}
+	for _, s := range loadtest.Shapes() {
+		closed := s.Closed != nil
+		if closed != c.Reference || (len(c.Scenario) > 0 && !slices.Contains(c.Scenario, s.Name)) {
+			continue
+		}
+		p := loadtest.Profile(c.Profile)
+		all = append(all, loadtest.Scenario{Shape: s.Scaled(p), Profile: p, Target: url, Controls: controls, Warm: plan.Warm, Seed: 1})
+	}
+	if len(all) == 0 {
+		return nil, usage("no such scenario: %s", strings.Join(c.Scenario, ", "))
+	}
+	return all, nil
+}
+
+// measure runs every arm in every scenario.
+func (b *testBed) measure(ctx context.Context, o *output, runner *loadtest.Runner, arms []benchArm) (rows []benchRow, err error) {
+	for _, s := range b.scenarios {
+		var first loadtest.Result // ROUND_ROBIN's
+		for i, a := range arms {
+			fmt.Fprintf(o.err, "%s under %s (%d of %d)\n", s.Shape.Name, a.name, i+1, len(arms))
+			r, err := b.one(ctx, runner, s, a)
+			if err != nil {
+				return nil, fmt.Errorf("%s under %s: %w", s.Shape.Name, a.name, err)
+			}
+			if a.name == string(balance.RoundRobin) {
+				first = r
+			}
+			row := benchRow{Scenario: s.Shape.Name, Arm: a.name, Result: r}
+			if first.RPS > 0 && first.P95MS > 0 {
+				row.Ratio, row.P95Ratio = r.RPS/first.RPS, r.P95MS/first.P95MS
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+func (b *testBed) one(ctx context.Context, runner *loadtest.Runner, s loadtest.Scenario, a benchArm) (loadtest.Result, error) {
+	if a.version.Hash != "" {
+		if err := b.target.Apply(ctx, a.version, 0, true); err != nil {
+			return loadtest.Result{}, err
+		}
+	}
+	a.mode.Reset, a.mode.TimeScale = true, b.plan.TimeScale
+	if err := b.target.SetMode(ctx, a.mode); err != nil {
+		return loadtest.Result{}, err
+	}
+	return runner.Run(ctx, s, func(loadtest.Progress) {})
+}
+
+func (c *benchCmd) show(o *output, rows []benchRow) error {
+	var cells [][]string
+	for _, r := range rows {
+		ratio, p95 := "", ""
+		if r.Ratio > 0 {
+			ratio, p95 = fmt.Sprintf("%.2f", r.Ratio), fmt.Sprintf("%.2f", r.P95Ratio)
+		}
+		cells = append(cells, []string{r.Scenario, r.Arm, fmt.Sprintf("%.1f", r.Result.RPS), ratio, fmt.Sprintf("%.0f", r.Result.AvgMS),
+			fmt.Sprintf("%.0f", r.Result.P50MS), fmt.Sprintf("%.0f", r.Result.P95MS), p95, fmt.Sprintf("%.0f", r.Result.P99MS),
+			fmt.Sprintf("%.2f%%", 100*r.Result.ErrorRate), strings.Join(r.Result.Invalid, "; ")})
+	}
+	head := []string{"scenario", "arm", "RPS", "RPS / RR", "avg ms", "p50 ms", "p95 ms", "p95 / RR", "p99 ms", "errors", "no evidence because"}
+	return c.print(o, rows, head, cells, head[2:10]...)
+}
+
+// freeAddrs is n loopback addresses that nobody listens on.
+func freeAddrs(n int) (all []string, err error) {
+	for range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer ln.Close()
+		all = append(all, ln.Addr().String())
+	}
+	return all, nil
+}

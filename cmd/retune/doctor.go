@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"retune/orchestrator"
+	"retune/orchestrator/loadtest"
+	"retune/orchestrator/postgres"
+	"retune/orchestrator/postgres/managed"
+	"retune/orchestrator/target"
+)
+
+type doctorCmd struct {
+	Noise      bool   `help:"Measure this machine's noise: the champion against itself, under load."`
+	Profile    string `help:"Profile to measure the noise for: ${enum}." enum:"quick,standard,nightly" default:"quick"`
+	ProxyAdmin string `help:"Base URL of the proxy's admin API." default:"http://127.0.0.1:9901" env:"RETUNE_PROXY_ADMIN"`
+	tableFlags
+	serverFlags
+	orchestratorFlags
+}
+
+// finding is one check of the doctor.
+type checkup struct {
+	Check  string `json:"check"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+}
+
+// Run checks what Retune needs and says how to mend what is missing; exit 5 when something that is needed is.
+func (c *doctorCmd) Run(ctx context.Context, o *output) error {
+	if c.Noise {
+		return c.noise(ctx, o)
+	}
+	all := []checkup{c.database(ctx), c.loadDriver(ctx), c.generator(), c.data(), c.proxy(ctx), c.server(ctx)}
+	var rows [][]string
+	missing := false
+	for _, k := range all {
+		mark := "ok"
+		if !k.OK {
+			mark, missing = "missing", true
+		}
+		rows = append(rows, []string{k.Check, mark, k.Detail})
+	}
+	if err := c.print(o, all, []string{"check", "", "detail"}, rows); err != nil {
+		return err
+	}
+	if missing {
+		return &exitError{code: exitUnavailable}
+	}
+	return nil
+}
+
+func (c *doctorCmd) database(ctx context.Context) checkup {
+	k := checkup{Check: "Postgres"}
+	if c.DatabaseURL == "" {
+		found, version, err := managed.Find(c.PgBin)
+		if err != nil {
+			k.Detail = err.Error()
+			return k
+		}
+		k.OK, k.Detail = true, fmt.Sprintf("Retune runs its own: %s in %s", version, found)
+		return k
+	}
+	ctx, stop := context.WithTimeout(ctx, 5*time.Second)
+	defer stop()
+	if err := postgres.Reachable(ctx, c.DatabaseURL); err != nil {
+		k.Detail = "DATABASE_URL: " + err.Error()
+		return k
+	}
+	k.OK, k.Detail = true, "DATABASE_URL answers"
+	return k
+}
+
+func (c *doctorCmd) loadDriver(ctx context.Context) checkup {
+	r, err := loadtest.Choose(ctx, loadtest.Auto, loadtest.Config{K6: c.K6, DataDir: c.Data})
+	if err != nil {
+		return checkup{"load driver", false, err.Error()}
+	}
+	return checkup{"load driver", true, r.Why}
+}
+
+func (c *doctorCmd) generator() checkup {
+	if c.OpenaiApiKey == "" && c.OpenaiBaseURL == "" {
+		return checkup{"generator", true, "local; set OPENAI_API_KEY for openai"}
+	}
+	return checkup{"generator", true, "openai, model " + c.OpenaiModel}
+}
+
+func (c *doctorCmd) data() checkup {
+	dir, err := c.dataDir()
+	if err == nil {
+		var f *os.File
+		if f, err = os.CreateTemp(dir, ".doctor-*"); err == nil {
+			f.Close()
+			err = os.Remove(f.Name())
+		}
+	}
+	if err != nil {
+		return checkup{"data folder", false, err.Error()}
+	}
+	return checkup{"data folder", true, dir}
+}
+
+func (c *doctorCmd) proxy(ctx context.Context) checkup {
+	t, err := target.New([]string{c.ProxyAdmin}, c.AdminToken)
+	if err != nil {
+		return checkup{"proxy", false, err.Error()}
+	}
+	s, err := t.Status(ctx)
+	if err != nil {
+		return checkup{"proxy", false, err.Error() + "; start one with `make run` or `retune proxy`"}
+	}
+	return checkup{"proxy", true, fmt.Sprintf("rules v%d, %s, %s, %d backends", s.Rules.Version, s.State, s.Algorithm, len(s.Backends))}
+}
+
+func (c *doctorCmd) server(ctx context.Context) checkup {
+	api, err := c.client()
+	if err == nil {
+		err = api.call(ctx, http.MethodGet, "/cycles?limit=1", nil, nil)
+	}
+	if err != nil {
+		return checkup{"orchestrator", false, err.Error()}
+	}
+	return checkup{"orchestrator", true, api.base}
+}
+
+// noise has the orchestrator calibrate, and shows what it learned.
+func (c *doctorCmd) noise(ctx context.Context, o *output) error {
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	var started orchestrator.Cycle
+	r := orchestrator.Request{Kind: orchestrator.Calibrate, Trigger: "cli", Profile: loadtest.Profile(c.Profile), Driver: loadtest.Auto}
+	if err := api.call(ctx, http.MethodPost, "/cycles", r, &started); err != nil {
+		return err
+	}
+	done, err := watch(ctx, o, api, started.ID)
+	if err != nil {
+		return err
+	}
+	if done.Status != orchestrator.Finished {
+		return fmt.Errorf("cycle %d: %s: %s", done.ID, done.Status, done.Why)
+	}
+	return c.printNoise(ctx, o, api)
+}
+
+func (c *doctorCmd) printNoise(ctx context.Context, o *output, api *apiClient) error {
+	var page struct {
+		Items []orchestrator.KnownNoise `json:"items"`
+	}
+	if err := api.call(ctx, http.MethodGet, "/noise", nil, &page); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, k := range page.Items {
+		for _, n := range k.Known {
+			rows = append(rows, []string{string(k.Profile), string(k.Driver), n.Scenario, string(n.Metric), fmt.Sprintf("%.2f%%", 100*n.SD), fmt.Sprint(n.Pairs)})
+		}
+	}
+	return c.print(o, page.Items, []string{"profile", "driver", "scenario", "metric", "standard deviation", "pairs"}, rows, "standard deviation", "pairs")
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"retune/orchestrator"
+	"retune/orchestrator/advisor"
+	"retune/orchestrator/loadtest"
+	"retune/web"
+)
+
+// wire joins the parts of the orchestrator: plain constructors, and the only place that knows every concrete type.
+func (f *orchestratorFlags) wire(s *serving, url string) error {
+	scenarios, err := f.scenarios()
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	generators, choices, err := f.generators()
+	if err != nil {
+		return err
+	}
+	data, err := f.dataDir()
+	if err != nil {
+		return err
+	}
+	drivers := driverFinder{loadtest.Config{K6: f.K6, DataDir: data}}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	meters := newMeters(registry)
+	ledger := &countedLedger{Ledger: s.store, meters: meters}
+	s.converger = &orchestrator.Converger{Target: s.target, Ledger: ledger, Log: s.log}
+	tuner := &orchestrator.Tuner{
+		Target: s.target, Journal: s.target, Ledger: ledger, Notebook: &countedNotebook{Notebook: s.store, meters: meters}, Converger: s.converger,
+		Site:   orchestrator.Site{URL: url, Controls: f.controls(), Scenarios: scenarios},
+		Driver: drivers.find, Generators: generators, Log: s.log,
+	}
+	s.dispatcher = &orchestrator.Dispatcher{Queue: s.store, Tuner: tuner, Converger: s.converger, Log: s.log}
+	s.web, err = web.New(web.Config{
+		Starter: &starter{s.store}, History: s.store, Schedules: s.store, Proxy: s.target.Status, Ready: s.checks,
+		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Listener: s.listener, Token: f.AuthToken, Version: version, Target: siteName, Log: s.log,
+		Choices: web.Choices{Profiles: profileChoices(scenarios), Generators: choices, Drivers: drivers.choices()},
+	})
+	return err
+}
+
+// generators are the advisors that can be used, and what the UI says of those that can't.
+func (f *orchestratorFlags) generators() (map[string]orchestrator.Advisor, []web.Choice, error) {
+	all := map[string]orchestrator.Advisor{}
+	choices := []web.Choice{
+		{Name: "local", About: "no model: measures fixed algorithms and picks what is best beyond noise"},
+		{Name: "openai", About: f.OpenaiModel},
+	}
+	config := advisor.Config{OpenAI: advisor.OpenAI{Key: f.OpenaiApiKey, BaseURL: f.OpenaiBaseURL, Model: f.OpenaiModel}}
+	for i, c := range choices {
+		if c.Name == "openai" && f.OpenaiApiKey == "" && f.OpenaiBaseURL == "" {
+			choices[i].Missing = "set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own"
+			continue
+		}
+		g, err := advisor.New(c.Name, config)
+		if err != nil {
+			return nil, nil, fmt.Errorf("making the generator %s: %w", c.Name, err)
+		}
+		all[c.Name] = g
+	}
+	if all["openai"] != nil { // with a key at hand the model is what is wanted
+		choices[0], choices[1] = choices[1], choices[0]
+	}
+	return all, choices, nil
+}
+
+// scenarios are the bundled ones and the user's own.
+func (f *orchestratorFlags) scenarios() (all []loadtest.Scenario, err error) {
+	for _, s := range loadtest.Shapes() {
+		all = append(all, loadtest.Scenario{Shape: s})
+	}
+	if f.ScenarioDir == "" {
+		return all, nil
+	}
+	own, err := loadtest.LoadDir(f.ScenarioDir)
+	return append(all, own...), err
+}
+
+// profileChoices says honestly how long each profile takes.
+func profileChoices(scenarios []loadtest.Scenario) (choices []web.Choice) {
+	for _, p := range []loadtest.Profile{loadtest.Quick, loadtest.Standard, loadtest.Nightly} {
+		plan, err := orchestrator.PlanFor(p)
+		if err != nil {
+			continue
+		}
+		var scaled []loadtest.Scenario
+		for _, s := range scenarios {
+			if s.Shape.Closed == nil {
+				s.Shape = s.Shape.Scaled(p)
+				scaled = append(scaled, s)
+			}
+		}
+		least, most := plan.Expected(scaled, true, plan.Looks[0]), plan.Expected(scaled, true, plan.Looks[len(plan.Looks)-1])
+		choices = append(choices, web.Choice{Name: string(p), About: fmt.Sprintf("%.0f to %.0f minutes", least.Minutes(), most.Minutes())})
+	}
+	return choices
+}
+
+// driverFinder finds the load driver anew for each cycle: k6 may be installed meanwhile.
+type driverFinder struct{ config loadtest.Config }
+
+func (d driverFinder) find(want loadtest.Driver) (orchestrator.LoadRunner, loadtest.Driver, error) {
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	r, err := loadtest.Choose(ctx, want, d.config)
+	if err != nil {
+		return nil, want, err
+	}
+	return r, r.Driver, nil
+}
+
+func (d driverFinder) choices() []web.Choice {
+	auto := web.Choice{Name: string(loadtest.Auto)}
+	k6 := web.Choice{Name: string(loadtest.K6), About: "your own k6"}
+	if r, _, err := d.find(loadtest.Auto); err == nil {
+		auto.About = r.(*loadtest.Runner).Why
+	}
+	if _, _, err := d.find(loadtest.K6); err != nil {
+		k6.Missing = err.Error()
+	}
+	return []web.Choice{auto, k6, {Name: string(loadtest.Builtin), About: "the built-in open-loop driver"}}
+}
+
+// starter is the store's starter, but that a calibration which started by itself steps aside for whoever asks for
+// a cycle.
+type starter struct{ store }
+
+type store = interface {
+	web.Starter
+	Cycle(ctx context.Context, id int64) (orchestrator.Cycle, error)
+}
+
+const actorSelf = "retune" // who asks for the calibration at the first start
+
+func (s *starter) Enqueue(ctx context.Context, r orchestrator.Request) (orchestrator.Cycle, error) {
+	c, err := s.store.Enqueue(ctx, r)
+	if err == nil || c.Kind != orchestrator.Calibrate || c.Actor != actorSelf || r.Actor == actorSelf {
+		return c, err
+	}
+	if err := s.store.Cancel(ctx, c.ID, r.Actor); err != nil {
+		return c, err
+	}
+	for range 100 { // a cancelled calibration ends within a second or two
+		if c, err = s.store.Enqueue(ctx, r); err == nil || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return c, err
+}
+
+// selfCalibrate measures this machine's noise in the background, at the first start.
+func (s *serving) selfCalibrate(ctx context.Context) {
+	_, err := s.store.Enqueue(ctx, orchestrator.Request{Kind: orchestrator.Calibrate, Trigger: "start", Actor: actorSelf,
+		Target: siteName, Profile: loadtest.Quick, Driver: loadtest.Auto})
+	if err != nil {
+		s.log.Warn("the calibration of this machine could not be queued", "error", err)
+	}
+}

@@ -1,0 +1,82 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// convergeEvery is how often the target is compared with the pointer.
+const convergeEvery = 5 * time.Second
+
+// Converger keeps the target on the desired version: after each move of the pointer, at start, and every few seconds.
+type Converger struct {
+	Target Target
+	Ledger Ledger
+	Log    *slog.Logger
+
+	mu    sync.Mutex // one convergence at a time
+	fault error      // guarded by mu: why the last one failed; nil: the target is in line
+}
+
+// Run converges until ctx ends. A target that is down is tried again; what is wrong is logged once, and again when it changes.
+func (c *Converger) Run(ctx context.Context) error {
+	tick := time.NewTicker(convergeEvery)
+	defer tick.Stop()
+	for {
+		before := c.Fault()
+		err := c.Converge(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && (before == nil || before.Error() != err.Error()):
+			c.Log.Warn("the target is not on the desired rules; trying again", "every", convergeEvery, "error", err)
+		case err == nil && before != nil:
+			c.Log.Info("the target is on the desired rules again")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// Fault is why the target is not on the desired version; nil when it is.
+func (c *Converger) Fault() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fault
+}
+
+// Converge brings the target to the desired version and records that it did. Idempotent; nil before the first version.
+func (c *Converger) Converge(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fault = c.converge(ctx)
+	return c.fault
+}
+
+func (c *Converger) converge(ctx context.Context) error {
+	p, err := c.Ledger.Pointer(ctx)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading which version is in force: %w", err)
+	}
+	v, err := c.Ledger.Version(ctx, p.Desired)
+	if err != nil {
+		return fmt.Errorf("reading v%d: %w", p.Desired, err)
+	}
+	if err := c.Target.Apply(ctx, v, p.Generation, p.Desired != p.Accepted); err != nil {
+		return err
+	}
+	if p.Applied == p.Desired && p.AppliedGen == p.Generation {
+		return nil
+	}
+	return c.Ledger.Applied(ctx, p.Desired, p.Generation)
+}

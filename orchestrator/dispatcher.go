@@ -1,0 +1,118 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Dispatcher claims queued cycles and runs them, one at a time; it starts due schedules, passes cancellations on, and ends
+// the cycles of instances that are gone. It holds no logic of the cycle.
+type Dispatcher struct {
+	Queue     Queue
+	Tuner     *Tuner
+	Converger *Converger
+	Log       *slog.Logger
+
+	mu      sync.Mutex
+	running int64                   // guarded by mu; 0: none
+	stop    context.CancelCauseFunc // guarded by mu: of the running cycle
+}
+
+// tick is the net below the queue's wake-ups.
+const tick = 2 * time.Second
+
+// Run dispatches until ctx ends, then waits for the running cycle to put the champion back.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	var cycles sync.WaitGroup
+	defer cycles.Wait()
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	for {
+		d.pass(ctx, &cycles)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.Queue.Wake():
+		case <-t.C:
+		}
+	}
+}
+
+// pass does once what is to be done. An error is logged: the next pass tries again.
+func (d *Dispatcher) pass(ctx context.Context, cycles *sync.WaitGroup) {
+	warn := func(doing string, err error) {
+		if err != nil && ctx.Err() == nil {
+			d.Log.Warn(doing, "error", err)
+		}
+	}
+	ended, err := d.Queue.Reclaim(ctx)
+	warn("ending the cycles of instances that are gone", err)
+	for _, c := range ended {
+		d.Log.Warn("a cycle's process had ended; the champion is put back", "cycle", c.ID, "was", c.Status)
+	}
+	if len(ended) > 0 {
+		warn("putting the champion back", d.Converger.Converge(ctx))
+	}
+	fired, err := d.Queue.FireDue(ctx, time.Now())
+	warn("starting due schedules", err)
+	for _, c := range fired {
+		d.Log.Info("a schedule started a cycle", "schedule", c.Schedule, "cycle", c.ID)
+	}
+	if id := d.current(); id != 0 {
+		asked, err := d.Queue.CancelRequested(ctx, id)
+		warn("asking whether the cycle is cancelled", err)
+		if asked || errors.Is(err, ErrLost) {
+			d.cancel(id)
+		}
+		return
+	}
+	warn("claiming a cycle", d.claim(ctx, cycles))
+}
+
+// claim takes a queued cycle, if there is one, and runs it on a goroutine of its own.
+func (d *Dispatcher) claim(ctx context.Context, cycles *sync.WaitGroup) error {
+	c, ok, err := d.Queue.Claim(ctx)
+	if err != nil || !ok {
+		return err
+	}
+	run, stop := context.WithCancelCause(ctx)
+	d.mu.Lock()
+	d.running, d.stop = c.ID, stop
+	d.mu.Unlock()
+	cycles.Go(func() {
+		defer d.over()
+		log := d.Log.With("cycle", c.ID)
+		log.Info("cycle started", "kind", c.Kind, "profile", c.Profile, "generator", c.Generator, "trigger", c.Trigger)
+		c, err := d.Tuner.Run(run, c)
+		for err != nil && !errors.Is(err, ErrLost) && pause(ctx, tick) {
+			log.Error("the cycle's end could not be stored; trying again", "error", err)
+			err = d.Tuner.Ledger.Save(ctx, c, c.Why)
+		}
+		log.Info("cycle ended", "status", c.Status, "why", c.Why, "stored", err == nil)
+	})
+	return nil
+}
+
+func (d *Dispatcher) current() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.running
+}
+
+func (d *Dispatcher) cancel(id int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.running == id {
+		d.stop(ErrCancelled)
+	}
+}
+
+func (d *Dispatcher) over() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stop(nil)
+	d.running = 0
+}

@@ -1,0 +1,295 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"retune/orchestrator/loadtest"
+	"retune/orchestrator/verdict"
+	"retune/proxy/rules"
+	"retune/proxy/steering"
+	"retune/proxy/traffic"
+	"retune/ruleversions"
+)
+
+// measured is a run with what the proxies recorded during it.
+type measured struct {
+	Run
+	decisions []steering.Decision
+	snapshots []traffic.Snapshot
+}
+
+// choose is the named scenarios that can be run here, or all of them, scaled to the profile; ErrInvalid names what can't.
+func (site Site) choose(names []string, p loadtest.Profile, warm time.Duration) (chosen []loadtest.Scenario, err error) {
+	found := map[string]bool{}
+	for _, s := range site.Scenarios {
+		name := s.Shape.Name
+		if s.Shape.Closed != nil || (len(names) > 0 && !slices.Contains(names, name)) {
+			continue
+		}
+		found[name] = true
+		if missing := site.uncontrolled(s.Shape); missing != "" {
+			if len(names) > 0 {
+				return nil, fmt.Errorf("%w: scenario %s fails %s, which has no control endpoint: name it with --control %s=URL", ErrInvalid, name, missing, missing)
+			}
+			continue
+		}
+		s.Shape, s.Profile, s.Target, s.Controls, s.Warm = s.Shape.Scaled(p), p, site.URL, site.Controls, warm
+		chosen = append(chosen, s)
+	}
+	for _, n := range names {
+		if !found[n] {
+			return nil, fmt.Errorf("%w: no scenario %q", ErrInvalid, n)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("%w: no scenario can be run here", ErrInvalid)
+	}
+	return chosen, nil
+}
+
+func (site Site) uncontrolled(shape loadtest.Shape) string {
+	for _, e := range shape.Events {
+		if site.Controls[e.Backend] == "" {
+			return e.Backend
+		}
+	}
+	return ""
+}
+
+// baseline runs every scenario with the champion, fresh in every cycle.
+func (u *turn) baseline(ctx context.Context) (all []measured, err error) {
+	if err := u.step(ctx, Baseline, fmt.Sprintf("measuring v%d in %s, driver %s", u.champion.Number, strings.Join(u.c.Scenarios, ", "), u.c.Driver)); err != nil {
+		return nil, err
+	}
+	for _, s := range u.scenarios {
+		m, err := u.valid(ctx, Run{Scenario: s.Shape.Name, Arm: ArmBaseline, Version: u.champion.Number}, s, adaptive)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// settle runs the candidate under background load until every window holds only its own requests. over means that it
+// fails so badly that it goes back at once: the one gate that may act on a single run.
+func (u *turn) settle(ctx context.Context, baseline []measured) (over bool, err error) {
+	if err := u.step(ctx, Settling, fmt.Sprintf("v%d under background load for %s", u.c.Candidate, u.plan.Settle)); err != nil {
+		return false, err
+	}
+	m, err := u.run(ctx, Run{Scenario: "settle", Arm: ArmSettle, Version: u.c.Candidate}, background(u.steadiest(), u.plan.Settle), adaptive)
+	if err != nil {
+		return false, err
+	}
+	before, now := worstErrors(baseline), figures(m.Result)
+	if !verdict.SettleBreach(before, now, u.c.Limits) {
+		return false, nil
+	}
+	u.c.Verdict = &verdict.Verdict{Outcome: verdict.RolledBack, Limits: u.c.Limits, Reason: fmt.Sprintf(
+		"rolled back while settling: error rate %.1f%% → %.1f%%, limit +%.1f points", 100*before.ErrorRate, 100*now.ErrorRate, 100*u.c.Limits.ErrorIncrease)}
+	return true, nil
+}
+
+// steadiest is the scenario that background load is taken from.
+func (u *turn) steadiest() loadtest.Scenario {
+	for _, s := range u.scenarios {
+		if len(s.Shape.Phases) > 0 && len(s.Shape.Events) == 0 {
+			return s
+		}
+	}
+	s := u.scenarios[0]
+	s.Shape, _ = loadtest.Load("steady")
+	return s
+}
+
+// worstErrors is the baseline's figures with its highest error rate among scenarios that fail nothing.
+func worstErrors(baseline []measured) (worst verdict.Measurement) {
+	for _, b := range baseline {
+		if f := figures(b.Result); len(b.Result.Marks) == 0 && f.ErrorRate >= worst.ErrorRate {
+			worst = f
+		}
+	}
+	return worst
+}
+
+// verify makes interleaved pairs and asks the judge after fixed numbers of them, until it decides.
+func (u *turn) verify(ctx context.Context, candidate ruleversions.Version) error {
+	if err := u.step(ctx, Verifying, fmt.Sprintf("pairs of v%d and v%d; the judge looks after %s pairs", u.champion.Number, candidate.Number, looks(u.plan.Looks))); err != nil {
+		return err
+	}
+	known, err := u.Notebook.Noise(ctx, u.c.Profile, u.c.Driver)
+	if err != nil {
+		return fmt.Errorf("reading the known noise: %w", err)
+	}
+	var pairs []verdict.Pair
+	for look, upTo := range u.plan.Looks {
+		more, err := u.pairs(ctx, len(pairs)/len(u.scenarios)+1, upTo, candidate.Number)
+		if err != nil {
+			return err
+		}
+		pairs = append(pairs, more...)
+		v, err := verdict.Judge(pairs, u.c.Limits, known, u.plan.Looks)
+		if err != nil {
+			return fmt.Errorf("judging: %w", err)
+		}
+		u.c.Verdict = &v
+		if v.Outcome != verdict.Undecided {
+			return nil
+		}
+		u.report.expect(u.report.spent() + time.Duration(2*(u.plan.Looks[look+1]-upTo))*u.plan.Cost(u.scenarios, 1))
+	}
+	return errors.New("the judge did not decide at its last look")
+}
+
+// pairs makes pairs from..upTo of every scenario.
+func (u *turn) pairs(ctx context.Context, from, upTo, candidate int) (all []verdict.Pair, err error) {
+	for n := from; n <= upTo; n++ {
+		for _, s := range u.scenarios {
+			p, err := u.pair(ctx, s, n, candidate)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+// pair runs champion and candidate one right after the other, in random order, under the same seed.
+func (u *turn) pair(ctx context.Context, s loadtest.Scenario, n, candidate int) (verdict.Pair, error) {
+	name := s.Shape.Name
+	p := verdict.Pair{Scenario: name}
+	halves := []Run{
+		{Scenario: name, Arm: ArmChampion, Pair: n, Version: u.champion.Number},
+		{Scenario: name, Arm: ArmCandidate, Pair: n, Version: candidate},
+	}
+	order := rand.New(rand.NewPCG(u.seed(name, n), 1))
+	order.Shuffle(2, func(i, j int) { halves[i], halves[j] = halves[j], halves[i] })
+	for _, h := range halves {
+		if u.c.Kind == Tune {
+			if err := u.inForce(ctx, h.Version); err != nil {
+				return p, fmt.Errorf("switching to v%d: %w", h.Version, err)
+			}
+		}
+		m, err := u.valid(ctx, h, s, adaptive)
+		if err != nil {
+			return p, err
+		}
+		if h.Arm == ArmChampion {
+			p.Champion = figures(m.Result)
+		} else {
+			p.Candidate = figures(m.Result)
+		}
+	}
+	return p, nil
+}
+
+// valid makes a run, once more if it is no evidence, and fails with the reason if it still is none.
+func (u *turn) valid(ctx context.Context, r Run, s loadtest.Scenario, m steering.Mode) (measured, error) {
+	got, err := u.run(ctx, r, s, m)
+	if err != nil || len(got.Result.Invalid) == 0 {
+		return got, err
+	}
+	u.Log.Warn("a run is no evidence; making it once more", "cycle", u.c.ID, "scenario", r.Scenario, "why", got.Result.Invalid)
+	got, err = u.run(ctx, r, s, m)
+	if err == nil && len(got.Result.Invalid) > 0 {
+		err = fmt.Errorf("scenario %s gave no evidence twice: %s", r.Scenario, strings.Join(got.Result.Invalid, "; "))
+	}
+	return got, err
+}
+
+var adaptive = steering.Mode{Mode: "adaptive", Reset: true}
+
+// run makes one run: reset, load, and what the proxies recorded meanwhile. Rules that changed under it void the cycle.
+func (u *turn) run(ctx context.Context, r Run, s loadtest.Scenario, m steering.Mode) (measured, error) {
+	if err := context.Cause(ctx); err != nil {
+		return measured{}, err
+	}
+	r.CycleID, r.Seed = u.c.ID, u.seed(r.Scenario, r.Pair)
+	s.Seed = r.Seed
+	m.TimeScale = u.plan.TimeScale
+	if err := u.Target.SetMode(ctx, m); err != nil {
+		return measured{}, err
+	}
+	before, err := u.Target.Serving(ctx)
+	if err != nil {
+		return measured{}, err
+	}
+	start := time.Now()
+	u.report.arm(r)
+	r.Result, err = u.load.Run(ctx, s, func(p loadtest.Progress) { u.report.load(ctx, p) })
+	if err != nil {
+		return measured{}, fmt.Errorf("scenario %s: %w", r.Scenario, err)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return measured{}, err
+	}
+	u.report.done(u.plan.Warm + s.Shape.Duration() + overhead)
+	if err := u.unchanged(ctx, before); err != nil {
+		return measured{}, err
+	}
+	return u.record(ctx, r, start)
+}
+
+// unchanged fails when the target's rules were touched, or a proxy restarted, since before.
+func (u *turn) unchanged(ctx context.Context, before rules.Active) error {
+	now, err := u.Target.Serving(ctx)
+	if err != nil {
+		return fmt.Errorf("the cycle is void: the target can't be asked after a run: %w", err)
+	}
+	switch {
+	case now.BootID != before.BootID:
+		return errors.New("the cycle is void: a proxy restarted during a run")
+	case now.Hash != before.Hash || !now.EffectiveAt.Equal(before.EffectiveAt):
+		return fmt.Errorf("the cycle is void: the rules were changed behind Retune's back during a run (v%d became v%d)", before.Version, now.Version)
+	}
+	return nil
+}
+
+// record stores a run with what the proxies recorded since start.
+func (u *turn) record(ctx context.Context, r Run, start time.Time) (m measured, err error) {
+	if m.decisions, err = u.Journal.Decisions(ctx, start); err != nil {
+		return m, err
+	}
+	if m.snapshots, err = u.Journal.Snapshots(ctx, start); err != nil {
+		return m, err
+	}
+	if r.ID, err = u.Notebook.SaveRun(ctx, r); err != nil {
+		return m, fmt.Errorf("storing a run of %s: %w", r.Scenario, err)
+	}
+	m.Run = r
+	if err := u.Notebook.SaveJournal(ctx, u.c.ID, r.ID, m.decisions, m.snapshots); err != nil {
+		return m, fmt.Errorf("storing decisions: %w", err)
+	}
+	return m, nil
+}
+
+// seed is the same for both halves of a pair, and another one for every pair, scenario and cycle.
+func (u *turn) seed(scenario string, pair int) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d/%s/%d", u.c.ID, scenario, pair)
+	return h.Sum64()
+}
+
+// normal ends the measuring mode: time runs at its own speed again.
+func (u *turn) normal(ctx context.Context) {
+	if err := u.Target.SetMode(ctx, steering.Mode{Mode: "adaptive", TimeScale: 1}); err != nil {
+		u.Log.Warn("the target is still in measuring mode", "error", err)
+	}
+}
+
+func figures(r loadtest.Result) verdict.Measurement {
+	return verdict.Measurement{Requests: r.Requests, RPS: r.RPS, P95MS: r.P95MS, ErrorRate: r.ErrorRate}
+}
+
+func looks(n []int) string {
+	s := strings.Trim(fmt.Sprint(n), "[]")
+	return strings.ReplaceAll(s, " ", ", ")
+}

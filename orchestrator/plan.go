@@ -1,0 +1,93 @@
+package orchestrator
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"retune/orchestrator/loadtest"
+	"retune/orchestrator/verdict"
+	"retune/proxy/balance"
+)
+
+// Plan is a profile in figures: how long and how hard a cycle measures.
+type Plan struct {
+	// TimeScale shortens the proxy's window and cooldown, so that a short run still holds several windows.
+	TimeScale float64
+	// Looks are the numbers of pairs after which the judge is asked; fixed beforehand.
+	Looks []int
+	// Warm is unmeasured load before each run: one window and a little more.
+	Warm time.Duration
+	// Settle is how long a candidate runs under background load before it is measured: three windows.
+	Settle time.Duration
+	// Screen is the algorithms that are measured for the generator, and ScreenShare how much of a run's length each gets.
+	Screen      []balance.Algorithm
+	ScreenShare float64
+	// CalibrationPairs is how many pairs of equal arms a calibration makes per scenario.
+	CalibrationPairs int
+}
+
+// window is the proxy's window at time scale 1, by which warm-up and settling are sized.
+const window = 10 * time.Second
+
+// PlanFor is the plan of a profile; ErrInvalid for an unknown one.
+func PlanFor(p loadtest.Profile) (Plan, error) {
+	plan := Plan{TimeScale: 1, Looks: verdict.ShouldLook(p), Screen: balance.Algorithms(), ScreenShare: 0.2, CalibrationPairs: 5}
+	switch p {
+	case loadtest.Quick:
+		plan.TimeScale, plan.ScreenShare, plan.CalibrationPairs = 0.2, 0.5, 3
+		plan.Screen = []balance.Algorithm{balance.LeastConnections, balance.LeastResponseTime, balance.P2CPeakEWMA, balance.ExpectedCompletion}
+	case loadtest.Standard:
+	case loadtest.Nightly:
+		plan.ScreenShare, plan.CalibrationPairs = 0.1, 8
+	default:
+		return Plan{}, fmt.Errorf("%w: profile %q: use quick, standard or nightly", ErrInvalid, p)
+	}
+	plan.Warm = scaled(window+2*time.Second, plan.TimeScale)
+	plan.Settle = scaled(3*window, plan.TimeScale)
+	return plan, nil
+}
+
+// overhead is what a run costs beside its load: starting the driver, draining, reading the journal.
+const overhead = 1500 * time.Millisecond
+
+// Cost is how long one run of each scenario takes, in all.
+func (p Plan) Cost(scenarios []loadtest.Scenario, share float64) (d time.Duration) {
+	for _, s := range scenarios {
+		d += p.Warm + scaled(s.Shape.Duration(), share) + overhead
+	}
+	return d
+}
+
+// Expected is how long a whole cycle takes when the judge decides after the given number of pairs.
+func (p Plan) Expected(scenarios []loadtest.Scenario, screening bool, pairs int) time.Duration {
+	d := p.Cost(scenarios, 1) + p.Settle + overhead + time.Duration(2*pairs)*p.Cost(scenarios, 1)
+	if screening {
+		d += time.Duration(len(p.Screen)) * p.Cost(scenarios, p.ScreenShare)
+	}
+	return d
+}
+
+// shorten gives every phase and event of a shape the same share of its length.
+func shorten(s loadtest.Shape, share float64) loadtest.Shape {
+	s.Phases = append([]loadtest.Phase(nil), s.Phases...)
+	for i := range s.Phases {
+		s.Phases[i].Duration = loadtest.Duration(scaled(time.Duration(s.Phases[i].Duration), share))
+	}
+	s.Events = append([]loadtest.Event(nil), s.Events...)
+	for i := range s.Events {
+		s.Events[i].At = loadtest.Duration(scaled(time.Duration(s.Events[i].At), share))
+	}
+	return s
+}
+
+// background is a constant load at the rate that a scenario starts with.
+func background(s loadtest.Scenario, d time.Duration) loadtest.Scenario {
+	first := s.Shape.Phases[0]
+	rate := cmp.Or(first.From, first.To)
+	s.Script, s.Shape.Name, s.Shape.Events = "", "settle", nil
+	s.Shape.Phases = []loadtest.Phase{{Name: "settle", Duration: loadtest.Duration(d), From: rate, To: rate}}
+	return s
+}
+
+func scaled(d time.Duration, by float64) time.Duration { return time.Duration(float64(d) * by) }

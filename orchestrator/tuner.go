@@ -1,0 +1,363 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"retune/orchestrator/advisor"
+	"retune/orchestrator/loadtest"
+	"retune/orchestrator/verdict"
+	"retune/proxy/rules"
+	"retune/proxy/traffic"
+	"retune/ruleversions"
+)
+
+// Tuner runs one cycle at a time, from top to bottom. It holds no state between cycles.
+type Tuner struct {
+	Target    Target
+	Journal   Journal
+	Ledger    Ledger
+	Notebook  Notebook
+	Converger *Converger
+	Site      Site
+	// Driver gives the load runner for what a cycle asks for, and which driver that really is.
+	Driver func(loadtest.Driver) (LoadRunner, loadtest.Driver, error)
+	// Generators are the advisors by name.
+	Generators map[string]Advisor
+	Log        *slog.Logger
+}
+
+// Site is what load is sent to.
+type Site struct {
+	URL       string              // of the traffic listener
+	Controls  map[string]string   // backend id → URL of its control endpoint; scenarios that fail a backend without one are left out
+	Scenarios []loadtest.Scenario // what can be run: Shape as for the standard profile, Script where it is the user's own
+}
+
+// ErrCancelled is the cause of a context that ends because somebody cancelled the cycle.
+var ErrCancelled = errors.New("cancelled")
+
+// Run takes a claimed cycle to its end and returns it as it was saved last. Whatever happens, unless the outcome is
+// Kept the champion is in force again when it returns. The error is for a ledger that could not be written: the
+// cycle is then ended by Reclaim.
+func (t *Tuner) Run(ctx context.Context, c Cycle) (Cycle, error) {
+	u, err := t.begin(ctx, c)
+	if err == nil && u.c.Kind == Calibrate {
+		err = u.calibrate(ctx)
+	} else if err == nil {
+		err = u.tune(ctx)
+	}
+	return u.end(ctx, err)
+}
+
+// turn is one cycle while it runs.
+type turn struct {
+	*Tuner
+	c         Cycle
+	plan      Plan
+	scenarios []loadtest.Scenario // complete but for their seeds
+	load      LoadRunner
+	champion  ruleversions.Version
+	report    reporter
+	// generation is the pointer's, as last read: what the champion goes back with when the ledger is out of reach.
+	generation int64
+	saved      bool // the cycle's end is in the ledger
+}
+
+// begin chooses plan, driver, scenarios and champion.
+func (t *Tuner) begin(ctx context.Context, c Cycle) (*turn, error) {
+	u := &turn{Tuner: t, c: c}
+	u.report = reporter{notebook: t.Notebook, live: Live{CycleID: c.ID}}
+	var err error
+	if u.plan, err = PlanFor(c.Profile); err != nil {
+		return u, err
+	}
+	if u.load, u.c.Driver, err = t.Driver(c.Driver); err != nil {
+		return u, err
+	}
+	if u.scenarios, err = t.Site.choose(c.Scenarios, c.Profile, u.plan.Warm); err != nil {
+		return u, err
+	}
+	u.c.Scenarios = nil
+	for _, s := range u.scenarios {
+		u.c.Scenarios = append(u.c.Scenarios, s.Shape.Name)
+	}
+	p, err := t.Ledger.Pointer(ctx)
+	if err != nil {
+		return u, fmt.Errorf("reading which version is in force: %w", err)
+	}
+	if u.champion, err = t.Ledger.Version(ctx, p.Accepted); err != nil {
+		return u, fmt.Errorf("reading the champion: %w", err)
+	}
+	u.c.Champion = p.Accepted
+	u.report.expect(u.expected())
+	return u, nil
+}
+
+// expected is how long the cycle takes if the judge decides at its first look.
+func (u *turn) expected() time.Duration {
+	if u.c.Kind == Calibrate {
+		return time.Duration(2*u.plan.CalibrationPairs) * u.plan.Cost(u.scenarios, 1)
+	}
+	return u.plan.Expected(u.scenarios, u.screens(), u.plan.Looks[0])
+}
+
+// tune is the feedback loop.
+func (u *turn) tune(ctx context.Context) error {
+	baseline, err := u.baseline(ctx)
+	if err != nil {
+		return err
+	}
+	candidate, err := u.propose(ctx, baseline)
+	if err != nil || u.c.Status.Ended() {
+		return err
+	}
+	return u.try(ctx, candidate, baseline)
+}
+
+// try puts the candidate on trial. Unless it is kept, the champion is in force again when try returns, even when ctx
+// has ended meanwhile.
+func (u *turn) try(ctx context.Context, candidate ruleversions.Version, baseline []measured) (err error) {
+	defer func() {
+		if u.c.Status != Kept {
+			err = errors.Join(err, u.restore(context.WithoutCancel(ctx), err))
+		}
+	}()
+	if err := u.step(ctx, Applying, fmt.Sprintf("applying v%d over v%d", candidate.Number, u.champion.Number)); err != nil {
+		return err
+	}
+	trial := Move{Kind: MoveTrial, Version: candidate.Number, Cycle: u.c.ID, Actor: "orchestrator", Reason: "trial"}
+	if err := u.move(ctx, trial); err != nil {
+		return fmt.Errorf("applying v%d: %w", candidate.Number, err)
+	}
+	if over, err := u.settle(ctx, baseline); err != nil || over {
+		return err
+	}
+	if err := u.verify(ctx, candidate); err != nil {
+		return err
+	}
+	if u.c.Verdict.Outcome != verdict.Kept {
+		return nil
+	}
+	return u.keep(ctx, candidate)
+}
+
+// keep makes the candidate the champion. The ledger moves the pointer and ends the cycle in one transaction, so that
+// no crash leaves one without the other.
+func (u *turn) keep(ctx context.Context, candidate ruleversions.Version) error {
+	if err := u.inForce(ctx, candidate.Number); err != nil {
+		return err
+	}
+	if err := u.confirm(ctx); err != nil {
+		return err
+	}
+	kept := u.c
+	kept.Status, kept.Why, kept.Finished = Kept, u.c.Verdict.Reason, time.Now()
+	if err := u.Ledger.Save(ctx, kept, kept.Why); err != nil {
+		if p, again := u.Ledger.Pointer(context.WithoutCancel(ctx)); again != nil || p.Accepted != candidate.Number {
+			return fmt.Errorf("keeping v%d: %w", candidate.Number, err)
+		}
+	}
+	u.c, u.saved = kept, true
+	if err := u.Converger.Converge(context.WithoutCancel(ctx)); err != nil {
+		u.Log.Warn("the kept version is not in the proxies' files yet; trying again", "version", candidate.Number, "error", err)
+	}
+	return nil
+}
+
+// errNotRestored is the loudest of failures: a trial is over and its candidate may still be in force.
+var errNotRestored = errors.New("ROLLBACK FAILED")
+
+// restoreFor is how long restoring the champion is tried before the built-in safe rules are.
+const restoreFor = 30 * time.Second
+
+// restore puts the champion back and reads its hash from the target. cause is what ended the trial.
+func (u *turn) restore(ctx context.Context, cause error) error {
+	ctx, stop := context.WithTimeout(ctx, restoreFor)
+	defer stop()
+	reason := "the trial ended without a verdict"
+	if u.c.Verdict != nil {
+		reason = u.c.Verdict.Reason
+	} else if cause != nil {
+		reason = cause.Error()
+	}
+	back := Move{Kind: MoveRollback, Version: u.champion.Number, Cycle: u.c.ID, Actor: "orchestrator", Reason: reason}
+	if err := u.recordRollback(ctx, back); err != nil {
+		return fmt.Errorf("%w: recording the rollback to v%d: %w", errNotRestored, u.champion.Number, err)
+	}
+	err := u.converge(ctx)
+	if err == nil {
+		return nil
+	}
+	loud := fmt.Errorf("%w: v%d: %w", errNotRestored, u.champion.Number, err)
+	u.Log.Error("ROLLBACK FAILED; trying the built-in safe rules", "cycle", u.c.ID, "champion", u.champion.Number, "error", err)
+	return errors.Join(loud, u.fallBack(context.WithoutCancel(ctx)))
+}
+
+// recordRollback moves the pointer back, trying until ctx ends. While the ledger is out of reach the champion goes
+// back without it.
+func (u *turn) recordRollback(ctx context.Context, back Move) error {
+	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 3*time.Second) {
+		_, err := u.Ledger.Move(ctx, back)
+		if err == nil || errors.Is(err, ErrLost) {
+			return err
+		}
+		if direct := u.Target.Apply(ctx, u.champion, u.generation, false); direct != nil {
+			err = errors.Join(err, direct)
+		}
+		if !pause(ctx, wait) {
+			return err
+		}
+	}
+}
+
+// pause waits; false when ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// converge retries until the target is on the desired version and says so by its hash.
+func (u *turn) converge(ctx context.Context) error {
+	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 3*time.Second) {
+		err := u.Converger.Converge(ctx)
+		if err == nil {
+			return u.confirm(ctx)
+		}
+		if !pause(ctx, wait) {
+			return err
+		}
+	}
+}
+
+// confirm reads the hash back from the target.
+func (u *turn) confirm(ctx context.Context) error {
+	p, err := u.Ledger.Pointer(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := u.Target.Serving(ctx)
+	if err != nil {
+		return err
+	}
+	if now.Hash != p.Hash {
+		return fmt.Errorf("the target runs sha256 %.12s, not v%d's %.12s", now.Hash, p.Desired, p.Hash)
+	}
+	return nil
+}
+
+// fallBack puts the built-in safe rules in force when the champion can't be. The Converger goes on trying the champion.
+func (u *turn) fallBack(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, 5*time.Second)
+	defer stop()
+	yaml := rules.Render(rules.Safe())
+	safe := ruleversions.Version{YAML: string(yaml), Hash: rules.Sum(yaml), Rules: rules.Safe()}
+	p, err := u.Ledger.Pointer(ctx)
+	if err != nil {
+		return err
+	}
+	if err := u.Target.Apply(ctx, safe, p.Generation, true); err != nil {
+		return fmt.Errorf("and the built-in safe rules could not be applied either: %w", err)
+	}
+	return errors.New("the built-in safe rules are in force until it can")
+}
+
+// move changes the pointer and brings the target in line.
+func (u *turn) move(ctx context.Context, m Move) error {
+	p, err := u.Ledger.Move(ctx, m)
+	if err != nil {
+		return err
+	}
+	u.generation = p.Generation
+	return u.Converger.Converge(ctx)
+}
+
+// inForce makes a version the one that the target runs, within the trial that is on.
+func (u *turn) inForce(ctx context.Context, version int) error {
+	p, err := u.Ledger.Pointer(ctx)
+	if err != nil {
+		return err
+	}
+	if p.Desired == version {
+		return u.Converger.Converge(ctx)
+	}
+	return u.move(ctx, Move{Kind: MoveSwap, Version: version, Cycle: u.c.ID, Actor: "orchestrator", Reason: "the other half of a pair"})
+}
+
+// step begins the next step of the timeline.
+func (u *turn) step(ctx context.Context, s Status, detail string) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	u.c.Status = s
+	u.report.step(ctx, s, detail)
+	return u.Ledger.Save(ctx, u.c, detail)
+}
+
+// end turns what happened into the cycle's last status and saves it. It outlives ctx.
+func (u *turn) end(ctx context.Context, err error) (Cycle, error) {
+	cause := context.Cause(ctx)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), restoreFor)
+	defer stop()
+	if u.normal(ctx); u.saved {
+		return u.c, nil
+	}
+	still := fmt.Sprintf("v%d is in force", u.champion.Number)
+	switch {
+	case errors.Is(err, ErrLost):
+		return u.c, err // another instance has ended it already
+	case errors.Is(err, errNotRestored):
+		u.finish(Failed, err.Error())
+	case errors.Is(cause, ErrCancelled):
+		u.finish(Cancelled, "cancelled; "+still)
+	case cause != nil:
+		u.finish(Interrupted, "the orchestrator was stopped; "+still)
+	case err != nil:
+		u.finish(Failed, err.Error())
+	case u.c.Verdict != nil && !u.c.Status.Ended():
+		u.finish(Status(u.c.Verdict.Outcome), u.c.Verdict.Reason)
+	}
+	return u.c, u.Ledger.Save(ctx, u.c, u.c.Why)
+}
+
+func (u *turn) finish(s Status, why string) {
+	u.c.Status, u.c.Why, u.c.Finished = s, why, time.Now()
+}
+
+// advise asks the cycle's generator.
+func (u *turn) advise(ctx context.Context, e advisor.Evidence) (advisor.Advice, error) {
+	if u.c.Generator == "file" {
+		return fromFile(u.c.Proposal)
+	}
+	g, ok := u.Generators[u.c.Generator]
+	if !ok {
+		return advisor.Advice{}, fmt.Errorf("%w: generator %q is not available: use local, or set OPENAI_API_KEY for openai", ErrInvalid, u.c.Generator)
+	}
+	return g.Advise(ctx, e)
+}
+
+// fromFile is the advice of a rule file that somebody wrote.
+func fromFile(yaml string) (advisor.Advice, error) {
+	rs, err := rules.Parse("proposal", []byte(yaml))
+	if err != nil {
+		return advisor.Advice{}, fmt.Errorf("%w: the proposed rules: %w", ErrInvalid, err)
+	}
+	return advisor.Advice{Rules: rs, Origin: rules.OriginHuman, Author: "file", Summary: "A rule file, to be judged.", Reasons: ruleReasons(rs)}, nil
+}
+
+// ruleReasons are the reasons that stand in a rule file.
+func ruleReasons(rs rules.RuleSet) (all []ruleversions.Reason) {
+	for _, s := range traffic.States() {
+		all = append(all, ruleversions.Reason{Path: "rules." + string(s), Text: rs.Rules[s].Reason})
+	}
+	return all
+}
