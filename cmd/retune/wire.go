@@ -161,7 +161,7 @@ func (s *starter) Enqueue(ctx context.Context, r orchestrator.Request) (orchestr
 
 // selfCalibrate measures this machine's noise in the background, at the first start.
 func (s *serving) selfCalibrate(ctx context.Context) {
-	_, err := s.store.Enqueue(ctx, orchestrator.Request{Kind: orchestrator.Calibrate, Trigger: "start", Actor: actorSelf,
+	_, err := s.store.Enqueue(ctx, orchestrator.Request{Kind: orchestrator.Calibrate, Trigger: "system", Actor: actorSelf,
 		Target: siteName, Profile: loadtest.Quick, Driver: loadtest.Auto})
 	if err != nil {
 		s.log.Warn("the calibration of this machine could not be queued", "error", err)
