@@ -155,15 +155,27 @@ func nextStep(ctx context.Context, q *queries.Queries, id int64, status orchestr
 }
 
 // Save stores the cycle's latest copy; a change of status ends the open step and begins the next. detail is one
-// sentence for the step that the cycle is in. ErrLost when the cycle is not this instance's any more, or has ended.
+// sentence for the step that the cycle is in. With status Kept the candidate becomes the accepted version in the same
+// transaction. ErrLost when the cycle is not this instance's any more, or has ended.
 func (s *Store) Save(ctx context.Context, c orchestrator.Cycle, detail string) error {
 	err := s.tx(ctx, func(q *queries.Queries) error {
+		if c.Status == orchestrator.Kept { // the pointer before the cycle, as everywhere
+			if _, err := q.LockPointer(ctx); err != nil {
+				return found(err)
+			}
+		}
 		old, err := q.LockCycle(ctx, c.ID)
 		if err != nil {
 			return found(err)
 		}
 		if !s.mine(old) {
 			return orchestrator.ErrLost
+		}
+		if c.Status == orchestrator.Kept {
+			accept := orchestrator.Move{Kind: orchestrator.MoveAccept, Version: c.Candidate, Cycle: c.ID, Actor: "orchestrator", Reason: c.Why}
+			if _, err := s.move(ctx, q, accept); err != nil {
+				return err
+			}
 		}
 		if err := updateCycle(ctx, q, c); err != nil {
 			return err
