@@ -1,6 +1,10 @@
 package ruleversions
 
 import (
+	"fmt"
+
+	"github.com/aymanbagabas/go-udiff"
+
 	"retune/proxy/balance"
 	"retune/proxy/rules"
 	"retune/proxy/traffic"
@@ -13,6 +17,9 @@ const NoReason = "no reason given"
 type Diff struct {
 	From     int             `json:"from"`
 	To       int             `json:"to"`
+	Origin   rules.Origin    `json:"origin"` // of the newer version, like Author and Summary
+	Author   string          `json:"author,omitempty"`
+	Summary  string          `json:"summary,omitempty"`
 	Same     bool            `json:"same"`     // both make a proxy behave the same
 	Rules    []RuleChange    `json:"rules"`    // one per traffic state, unchanged ones too
 	Settings []SettingChange `json:"settings"` // thresholds and gates that changed
@@ -41,8 +48,66 @@ type SettingChange struct {
 	Unsupported []string `json:"unsupported,omitempty"`
 }
 
-// Compare lists what changed from a to b.
-func Compare(a, b Version) Diff { return Diff{} }
+// Compare lists what changed from a to b, with b's reasons.
+func Compare(a, b Version) Diff {
+	d := Diff{
+		From: a.Number, To: b.Number, Origin: b.Origin, Author: b.Author, Summary: b.Summary,
+		Same:     rules.Same(a.Rules, b.Rules),
+		Settings: []SettingChange{},
+		Unified:  udiff.Unified(label(a), label(b), a.YAML, b.YAML),
+	}
+	for _, state := range traffic.States() {
+		d.Rules = append(d.Rules, compareRule(state, a, b))
+	}
+	before := a.Rules.Settings()
+	for i, after := range b.Rules.Settings() {
+		if before[i].Value != after.Value {
+			r := b.reason(after.Path)
+			d.Settings = append(d.Settings, SettingChange{after.Path, before[i].Value, after.Value, r.Text, r.Unsupported})
+		}
+	}
+	return d
+}
 
-// Text is the unified diff of the two YAML texts.
+func compareRule(state traffic.State, a, b Version) RuleChange {
+	before, after := a.Rules.Rules[state], b.Rules.Rules[state]
+	r := b.reason("rules." + string(state))
+	if after.Reason != "" {
+		r.Text = after.Reason
+	}
+	return RuleChange{
+		State:   state,
+		Changed: before.Algorithm != after.Algorithm || before.Params != after.Params,
+		Before:  before.Algorithm, ParamsBefore: before.Params,
+		After: after.Algorithm, ParamsAfter: after.Params,
+		Reason: r.Text, ReasonUnchanged: before.Reason == after.Reason, Unsupported: r.Unsupported,
+	}
+}
+
+// reason is why one part of a version is as it is.
+func (v Version) reason(path string) Reason {
+	for _, r := range v.Reasons {
+		if r.Path == path && r.Text != "" {
+			return r
+		}
+	}
+	return Reason{Path: path, Text: NoReason}
+}
+
+func label(v Version) string { return fmt.Sprintf("v%d", v.Number) }
+
+// Text is the unified diff of the two YAML texts; empty when they are the same bytes.
 func (d Diff) Text() string { return d.Unified }
+
+// BeforeText and AfterText name an algorithm with its params, for a table: "P2C_PEAK_EWMA (decay 5s)".
+func (c RuleChange) BeforeText() string { return named(c.Before, c.ParamsBefore) }
+
+// AfterText is like BeforeText.
+func (c RuleChange) AfterText() string { return named(c.After, c.ParamsAfter) }
+
+func named(a balance.Algorithm, p rules.Params) string {
+	if p.Decay == 0 {
+		return string(a)
+	}
+	return string(a) + " (decay " + p.Decay.String() + ")"
+}

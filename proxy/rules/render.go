@@ -11,40 +11,59 @@ import (
 	"retune/proxy/traffic"
 )
 
+// Setting is one threshold or gate as it stands in a rule file.
+type Setting struct {
+	Path    string // e.g. "detection.spike_rate"
+	Value   string // e.g. "1.00"
+	comment string
+}
+
+// Settings lists every threshold and gate in the order of the file.
+func (r RuleSet) Settings() []Setting {
+	d, s := r.Detection, r.Switching
+	return []Setting{
+		{"detection.window", span(d.Window), "1s..5m"},
+		{"detection.low_traffic_rps", plain(d.LowTrafficRPS), "below it the choice of algorithm means nothing"},
+		{"detection.gradual_increase_rate", fixed(d.GradualIncreaseRate, 2), "(rps - previous rps) / previous rps"},
+		{"detection.spike_rate", fixed(d.SpikeRate, 2), ""},
+		{"detection.overload_error_rate", fixed(d.OverloadErrorRate, 2), "of one backend"},
+		{"detection.overload_latency", span(d.OverloadLatency), "average of one backend …"},
+		{"detection.overload_latency_factor", fixed(d.OverloadLatencyFactor, 1), "… and at least this many times its own long-run average"},
+		{"detection.latency_slope_windows", strconv.Itoa(d.LatencySlopeWindows), "least squares over the last N windows, ms per window"},
+		{"switching.min_confidence", plain(s.MinConfidence), ""},
+		{"switching.cooldown", span(s.Cooldown), ""},
+		{"switching.max_switches_per_minute", strconv.Itoa(s.MaxSwitchesPerMinute), ""},
+		{"switching.sustained_windows", strconv.Itoa(s.SustainedWindows), ""},
+		{"switching.spike_sustained_windows", strconv.Itoa(s.SpikeSustainedWindows), ""},
+	}
+}
+
 // Render writes the canonical form of a rule set: Parse gives it back unchanged, and rendering that gives the same
 // bytes. Reasons are written in double quotes with everything escaped that is not plainly readable; bytes in them
 // that are not UTF-8 become U+FFFD.
 func Render(r RuleSet) []byte {
 	var b bytes.Buffer
-	line := func(key, value, comment string) {
-		text := key + ": " + value
+	line := func(text, comment string) {
 		if comment != "" {
 			text = fmt.Sprintf("%-32s # %s", text, comment)
 		}
 		b.WriteString(text + "\n")
 	}
-	line("version", strconv.Itoa(r.Version), "")
-	line("parent", strconv.Itoa(r.Parent), "")
-	line("origin", string(r.Origin), "llm | local | human")
-	d, s := r.Detection, r.Switching
-	b.WriteString("detection:\n")
-	line("  window", span(d.Window), "1s..5m")
-	line("  low_traffic_rps", plain(d.LowTrafficRPS), "below it the choice of algorithm means nothing")
-	line("  gradual_increase_rate", fixed(d.GradualIncreaseRate, 2), "(rps - previous rps) / previous rps")
-	line("  spike_rate", fixed(d.SpikeRate, 2), "")
-	line("  overload_error_rate", fixed(d.OverloadErrorRate, 2), "of one backend")
-	line("  overload_latency", span(d.OverloadLatency), "average of one backend …")
-	line("  overload_latency_factor", fixed(d.OverloadLatencyFactor, 1), "… and at least this many times its own long-run average")
-	line("  latency_slope_windows", strconv.Itoa(d.LatencySlopeWindows), "least squares over the last N windows, ms per window")
-	b.WriteString("switching:\n")
-	line("  min_confidence", plain(s.MinConfidence), "")
-	line("  cooldown", span(s.Cooldown), "")
-	line("  max_switches_per_minute", strconv.Itoa(s.MaxSwitchesPerMinute), "")
-	line("  sustained_windows", strconv.Itoa(s.SustainedWindows), "")
-	line("  spike_sustained_windows", strconv.Itoa(s.SpikeSustainedWindows), "")
-	fmt.Fprintf(&b, "%-32s # all five states, each once\n", "rules:")
+	line(fmt.Sprintf("version: %d", r.Version), "")
+	line(fmt.Sprintf("parent: %d", r.Parent), "")
+	line(fmt.Sprintf("origin: %s", r.Origin), "llm | local | human")
+	section := ""
+	for _, x := range r.Settings() {
+		part, key, _ := strings.Cut(x.Path, ".")
+		if part != section {
+			line(part+":", "")
+			section = part
+		}
+		line("  "+key+": "+x.Value, x.comment)
+	}
+	line("rules:", "all five states, each once")
 	for _, state := range traffic.States() {
-		b.WriteString(renderRule(state, r.Rules[state]))
+		line(renderRule(state, r.Rules[state]), "")
 	}
 	return b.Bytes()
 }
@@ -54,7 +73,7 @@ func renderRule(state traffic.State, r Rule) string {
 	if r.Params.Decay != 0 {
 		params = fmt.Sprintf(", params: { decay: %s }", span(r.Params.Decay))
 	}
-	return fmt.Sprintf("  %-18s{ algorithm: %-27s reason: %s%s }\n", state+":", r.Algorithm+",", quote(r.Reason), params)
+	return fmt.Sprintf("  %-18s{ algorithm: %-27s reason: %s%s }", state+":", r.Algorithm+",", quote(r.Reason), params)
 }
 
 // plain is the shortest decimal that reads back as v.
