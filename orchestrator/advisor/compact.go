@@ -120,15 +120,15 @@ func (f figure) MarshalJSON() ([]byte, error) {
 }
 
 type compactDoc struct {
-	Profile    string                            `json:"profile"`
-	Champion   compactRules                      `json:"champion"`
-	Scenarios  []string                          `json:"scenarios"`
-	Measured   compactArm                        `json:"measured_under_champion"`
-	States     []map[traffic.State]figure        `json:"share_of_windows_in_state"`
-	Algorithms map[balance.Algorithm]*compactArm `json:"measured_with_fixed_algorithm,omitempty"`
-	Series     []compactSeries                   `json:"series,omitempty"`
-	Switches   []compactSwitch                   `json:"switches,omitempty"`
-	Tried      []Attempt                         `json:"tried,omitempty"`
+	Profile    string                     `json:"profile"`
+	Champion   compactRules               `json:"champion"`
+	Scenarios  []string                   `json:"scenarios"`
+	Measured   compactArm                 `json:"measured_under_champion"`
+	States     []map[traffic.State]figure `json:"share_of_windows_in_state"`
+	Algorithms *compactTable              `json:"measured_with_fixed_algorithm,omitempty"`
+	Series     []compactSeries            `json:"series,omitempty"`
+	Switches   []compactSwitch            `json:"switches,omitempty"`
+	Tried      []Attempt                  `json:"tried,omitempty"`
 }
 
 type compactRules struct {
@@ -146,10 +146,14 @@ type compactArm struct {
 	ErrorRate []*figure `json:"error_rate"`
 }
 
+type compactTable struct {
+	Columns []string `json:"columns"`
+	Rows    [][]any  `json:"rows"`
+}
+
 type compactSeries struct {
-	Scenario string   `json:"scenario"`
-	Columns  []string `json:"columns"`
-	Rows     [][]any  `json:"rows"`
+	Scenario string `json:"scenario"`
+	compactTable
 }
 
 type compactSwitch struct {
@@ -186,13 +190,7 @@ func document(e Evidence, r room) compactDoc {
 	}
 	d.Measured = armOf(scenarios, at)
 	fastest := algorithmsOf(e)
-	for _, a := range fastest[:min(len(fastest), r.algorithms)] {
-		if d.Algorithms == nil {
-			d.Algorithms = map[balance.Algorithm]*compactArm{}
-		}
-		arm := armOf(slices.DeleteFunc(slices.Clone(e.Algorithms), func(m Measured) bool { return m.Algorithm != a }), at)
-		d.Algorithms[balance.Algorithm(bounded(string(a), 32))] = &arm
-	}
+	d.Algorithms = algorithmTable(e, fastest[:min(len(fastest), r.algorithms)], at)
 	d.Series = seriesOf(evenly(e.Series, r.points))
 	for _, s := range evenly(e.Switches, r.switches) {
 		d.Switches = append(d.Switches, compactSwitchOf(s))

@@ -30,6 +30,19 @@ func armOf(measured []Measured, at map[string]int) compactArm {
 	}
 }
 
+// algorithmTable has a row per algorithm, each figure a list with a place per scenario.
+func algorithmTable(e Evidence, algorithms []balance.Algorithm, at map[string]int) *compactTable {
+	if len(algorithms) == 0 {
+		return nil
+	}
+	t := &compactTable{Columns: []string{"algorithm", "rps", "avg_ms", "p95_ms", "p99_ms", "error_rate"}}
+	for _, a := range algorithms {
+		arm := armOf(slices.DeleteFunc(slices.Clone(e.Algorithms), func(m Measured) bool { return m.Algorithm != a }), at)
+		t.Rows = append(t.Rows, []any{bounded(string(a), 32), arm.RPS, arm.AvgMS, arm.P95MS, arm.P99MS, arm.ErrorRate})
+	}
+	return t
+}
+
 func sharesOf(states map[traffic.State]float64) map[traffic.State]figure {
 	out := map[traffic.State]figure{}
 	for _, s := range traffic.States() {
@@ -48,7 +61,7 @@ func seriesOf(points []Point) []compactSeries {
 		i := slices.IndexFunc(out, func(s compactSeries) bool { return s.Scenario == bounded(p.Scenario, 32) })
 		if i < 0 {
 			i = len(out)
-			out = append(out, compactSeries{Scenario: bounded(p.Scenario, 32), Columns: columns})
+			out = append(out, compactSeries{Scenario: bounded(p.Scenario, 32), compactTable: compactTable{Columns: columns}})
 		}
 		out[i].Rows = append(out[i].Rows, rowOf(p))
 	}

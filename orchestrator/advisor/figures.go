@@ -123,6 +123,9 @@ func textFigures(text string) []known {
 	var out []known
 	for _, f := range figuresIn(text) {
 		for _, q := range f.quantities() {
+			if f.unit == "" && (q == share || q == change) {
+				continue // "3 pairs" are no 300%
+			}
 			out = append(out, known{value: f.in(q), quantity: q})
 		}
 	}

@@ -45,6 +45,9 @@ func scenariosOf(e Evidence) []string {
 	return out
 }
 
+// metricKinds are the kinds that a reason names by these words.
+var metricKinds = []string{"p95", "p99", "rps", "error", "avg"}
+
 // subject keeps the figures that a reason can be about, by the scenarios, algorithms and metrics that it names.
 func subject(text string, all []known, scenarios []string) []known {
 	lower := strings.ToLower(text)
@@ -55,9 +58,11 @@ func subject(text string, all []known, scenarios []string) []known {
 			algorithms = append(algorithms, string(a))
 		}
 	}
+	metrics := slices.DeleteFunc(slices.Clone(metricKinds), func(m string) bool { return !strings.Contains(lower, m) })
 	var out []known
 	for _, k := range all {
 		switch {
+		case len(metrics) > 0 && slices.Contains(metricKinds, k.kind) && !slices.Contains(metrics, k.kind):
 		case k.scenario != "" && len(named) > 0 && !slices.Contains(named, k.scenario):
 		case len(k.arms) > 0 && len(algorithms) > 0 && !slices.Contains(algorithms, k.arms[0]):
 		default:

@@ -1,0 +1,54 @@
+package advisor
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"retune/proxy/balance"
+	"retune/ruleversions"
+)
+
+func TestEachFigureOfAReasonIsLookedUp(t *testing.T) {
+	e := evidence()
+	e.Tried = []Attempt{{Version: 2, Outcome: "rolled_back", Why: "p95 in burst 500 ms → 777 ms, +55.4% [+41%, +79%], limit +15%, 3 pairs"}}
+	rate := 1.52
+	e.Series = []Point{{Scenario: "burst", AtS: 30, RPS: 103.4, RPSChangeRate: &rate, P95MS: 655}}
+	e.Switches = []Switch{{Scenario: "burst", AtS: 32, From: balance.RoundRobin, To: balance.LeastConnections, Before: Figures{RPS: 100, P95MS: 655, ErrorRate: 0.02}, After: Figures{RPS: 99, P95MS: 431, ErrorRate: 0.001}, Confident: 0.93}}
+	for _, c := range []struct {
+		text string
+		want []string
+	}{
+		{"p95 in burst 412 ms with LEAST_CONNECTIONS, 650 ms with ROUND_ROBIN", nil},
+		{"p95 in burst is 37% lower with LEAST_CONNECTIONS than with ROUND_ROBIN", nil},
+		{"p95 in burst is 36.6% lower with LEAST_CONNECTIONS than with ROUND_ROBIN", nil},
+		{"p95 in burst is 50% lower with LEAST_CONNECTIONS than with ROUND_ROBIN", []string{"50%"}},
+		{"LEAST_CONNECTIONS takes 238 ms off ROUND_ROBIN's p95 in burst", nil},
+		{"ROUND_ROBIN is 1.58x LEAST_CONNECTIONS in burst", nil},
+		{"burst: rps 103.4, rate +1.52 (threshold 1.00), confidence 0.93", nil},
+		{"burst: rps 104.9", []string{"104.9"}},
+		{"a cooldown of 10s and 2 windows hold P2C_PEAK_EWMA off, as v9 and server-1 showed at p99", nil},
+		{"overload_latency is 500 ms, or 0.5 s", nil},
+		{"kept v2 out: 777 ms, +55.4%", nil},
+		{"error rate 1.2% in burst", nil},
+		{"error rate 1.2% in steady", []string{"1.2%"}}, // true, but of burst
+		{"the error rate fell by 1.9 points in burst", nil},
+		{"60% of burst's windows are SPIKE", nil},
+		{"an 87% better cache hit rate, 12345 rps and 9.75 s", []string{"87%", "12345 rps", "9.75 s"}},
+		{"1,000,000 ms", []string{"1,000,000 ms"}},
+		{"431-655 ms in burst", nil},
+		{"431-656.5 ms in burst", nil}, // within 1%
+		{"431-700 ms in burst", []string{"-700 ms"}},
+		{"", nil},
+	} {
+		got := CheckReasons([]ruleversions.Reason{{Path: "rules.SPIKE", Text: c.text}}, e)
+		require.Equal(t, c.want, got[0].Unsupported, c.text)
+	}
+}
+
+func TestCheckReasonsLeavesItsInputAlone(t *testing.T) {
+	in := []ruleversions.Reason{{Text: "99999 rps"}}
+	out := CheckReasons(in, evidence())
+	require.Empty(t, in[0].Unsupported)
+	require.Equal(t, []string{"99999 rps"}, out[0].Unsupported)
+}
