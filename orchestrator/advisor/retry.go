@@ -22,7 +22,9 @@ func patient(base http.RoundTripper, least, most time.Duration) *http.Client {
 	c.Backoff = retryablehttp.RateLimitLinearJitterBackoff
 	c.CheckRetry = worthRetrying
 	c.ErrorHandler = retryablehttp.PassthroughErrorHandler
-	return c.StandardClient()
+	out := c.StandardClient()
+	out.CheckRedirect = noRedirect
+	return out
 }
 
 // noRedirect keeps the key from following a redirect to another host.

@@ -38,7 +38,7 @@ const maxConcessions = 4
 
 // ask sends the conversation. Faults are for an answer that a further turn may mend; any other error is final.
 func (t *talk) ask(ctx context.Context) (string, error) {
-	for range maxConcessions {
+	for range 1 + maxConcessions {
 		resp, err := t.client.CreateChatCompletion(ctx, t.req)
 		if err == nil {
 			return t.text(resp)
