@@ -36,7 +36,12 @@ func (c *capacity) concurrency() float64 { return max(1, c.slots.value()/slotsUn
 
 // expected is T(k), 0 if unknown.
 func (c *capacity) expected(load float64) float64 {
-	return c.service.value() * max(1, load*slotsUnit/max(slotsUnit, c.slots.value()))
+	return c.service.value() * max(1, c.use(load))
+}
+
+// use is k/c: the part of the slots that are taken, over 1 if some wait.
+func (c *capacity) use(load float64) float64 {
+	return load * slotsUnit / max(slotsUnit, c.slots.value())
 }
 
 // age is the time since the newest lesson, in nanoseconds.

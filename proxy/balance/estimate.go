@@ -63,10 +63,12 @@ func (e *estimate) move(now int64, sample, tau, least float64) {
 	})
 }
 
-// decay is e^-x to within 0.04 of it, with a fatter tail: (1 + x/8)^-8 takes a fraction of math.Exp's time.
+// decay is e^-x to within 0.01 of it, with a fatter tail: (1 + x/32)^-32 takes a fraction of math.Exp's time.
 // x is at least 0.
 func decay(x float64) float64 {
-	y := 1 / (1 + x/8)
+	y := 1 / (1 + x/32)
+	y *= y
+	y *= y
 	y *= y
 	y *= y
 	return y * y

@@ -12,11 +12,18 @@ func newExpectedCompletion(backends []*Backend, o Options) Picker {
 
 func (p *expectedCompletion) Pick(uint64) *Backend { return p.least(completionCost) }
 
+// evenness is how much longer, at most, a request may be expected to take on an idle backend than on a crowded
+// one and still go to the idle one: half of that with firstSlots in flight. Service times are only known to
+// some 5%; without it, the backend that seems the fastest among equals would get everything until it is full.
+const evenness = 0.5
+
 func completionCost(b *Backend, now int64) (cost, share float64) {
-	load := float64(b.inFlight.Load() + 1)
-	t := b.capacity.expected(load)
-	if t == 0 {
-		return b.untriedCost(load, now), 1
+	waiting := float64(b.inFlight.Load())
+	s := b.capacity.service.value()
+	if s == 0 {
+		return b.untriedCost(waiting, now), 1
 	}
-	return b.corrected(t, b.capacity.age(now), load, now), 1
+	felt := b.felt(waiting)
+	t := b.corrected(s*max(1, b.capacity.use(felt+1)), b.capacity.age(now), waiting, now)
+	return t * (1 + evenness*felt/(felt+firstSlots)), b.Warmth()
 }

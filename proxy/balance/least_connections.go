@@ -15,7 +15,17 @@ func newLeastConnections(backends []*Backend, o Options) Picker {
 func (p *leastConnections) Pick(uint64) *Backend { return p.least(p.cost) }
 
 // connections counts a backend that is warming up as fuller than it is.
-func connections(b *Backend, _ int64) (cost, share float64) {
+func connections(b *Backend, now int64) (cost, share float64) {
 	share = b.Warmth()
-	return float64(b.inFlight.Load()) / share, share
+	return b.occupied(now) / share, share
+}
+
+// occupied is the requests in flight, and as if there were more of them on a backend that fails: one that
+// fails fast never has any, and would be everybody's first choice.
+func (b *Backend) occupied(now int64) float64 {
+	n := float64(b.inFlight.Load())
+	if b.trouble.level.known() {
+		n += b.trouble.factor(now) - 1
+	}
+	return n
 }

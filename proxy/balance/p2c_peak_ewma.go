@@ -38,14 +38,14 @@ func only(backends []*Backend) *Backend {
 }
 
 func peakCost(b *Backend, now int64) float64 {
-	load := float64(b.inFlight.Load() + 1)
+	waiting := float64(b.inFlight.Load())
 	v, age := b.latency.peak.read(now)
 	if v == 0 {
-		return b.untriedCost(load, now)
+		return b.untriedCost(waiting, now)
 	}
-	v *= decay(age/b.latency.peakTau()) * load
-	if b.hindered() {
-		v *= b.penalty(now)
+	v *= decay(age/b.latency.peakTau()) * (b.felt(waiting) + 1)
+	if b.trouble.level.known() {
+		v *= b.trouble.factor(now)
 	}
 	return v
 }

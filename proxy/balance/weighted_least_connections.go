@@ -5,7 +5,7 @@ func newWeightedLeastConnections(backends []*Backend, o Options) Picker {
 }
 
 // weightedConnections is connections per unit of weight.
-func weightedConnections(b *Backend, _ int64) (cost, share float64) {
+func weightedConnections(b *Backend, now int64) (cost, share float64) {
 	share = float64(b.weight.Load()) * b.Warmth()
-	return float64(b.inFlight.Load()) / share, share
+	return b.occupied(now) / share, share
 }
