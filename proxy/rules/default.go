@@ -7,7 +7,8 @@ import (
 	"retune/proxy/traffic"
 )
 
-// Default is version 1: what a new installation starts with.
+// Default is version 1: what a new installation starts with. Its thresholds and gates are the published ones; its
+// rules are what one would choose without having measured anything, and the first that a cycle tries to beat.
 func Default() RuleSet {
 	return RuleSet{
 		Version: 1,

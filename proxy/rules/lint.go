@@ -18,12 +18,14 @@ type Warning struct {
 	Text string `json:"text"`
 }
 
-// Lint looks for settings that contradict each other or can never take effect.
+// Lint looks for settings that contradict each other or can never take effect. The rule set is valid; nothing that
+// Lint says keeps it from being applied.
 func Lint(r RuleSet) []Warning {
 	var w []Warning
 	warn := func(path, format string, a ...any) { w = append(w, Warning{path, fmt.Sprintf(format, a...)}) }
 	d, s := r.Detection, r.Switching
 
+	// SPIKE is checked before GRADUAL_INCREASE.
 	if d.SpikeRate <= d.GradualIncreaseRate {
 		warn("detection.spike_rate", "%s is not above gradual_increase_rate %s: a growing rate is always a SPIKE first, and GRADUAL_INCREASE is reached by a slow trend alone",
 			fixed(d.SpikeRate, 2), fixed(d.GradualIncreaseRate, 2))
@@ -38,10 +40,12 @@ func Lint(r RuleSet) []Warning {
 	if s.Cooldown > Settle {
 		warn("switching.cooldown", "%s is longer than the %s that new rules get to settle", span(s.Cooldown), span(Settle))
 	}
+	// A spike is what the shorter count is for: later than every other state it has no use.
 	if s.SpikeSustainedWindows > s.SustainedWindows {
 		warn("switching.spike_sustained_windows", "a SPIKE has to last %d windows, longer than the %d of every other state",
 			s.SpikeSustainedWindows, s.SustainedWindows)
 	}
+	// Switches are at least a cooldown apart, and at least the windows that the quickest state has to last.
 	if pace := max(s.Cooldown, d.Window*time.Duration(min(s.SustainedWindows, s.SpikeSustainedWindows))); time.Duration(s.MaxSwitchesPerMinute)*pace > time.Minute {
 		warn("switching.max_switches_per_minute", "%d is never reached: at most one switch every %s fits the cooldown and the windows", s.MaxSwitchesPerMinute, span(pace))
 	}

@@ -26,6 +26,8 @@ func Parse(name string, b []byte) (RuleSet, error) {
 	return r, nil
 }
 
+// readRuleSet reads the top of the file. Every section is read whatever is wrong with the one before it, so that all
+// faults come out together.
 func readRuleSet(s *section) RuleSet {
 	r := RuleSet{
 		Version: s.integer("version", 1, maxVersion),
@@ -42,6 +44,8 @@ func readRuleSet(s *section) RuleSet {
 	return r
 }
 
+// readDetection reads the thresholds. The ranges leave out what can't work: rates at which everything or nothing is
+// a spike, a factor under 1 by which every backend would be slower than itself, a slope through two points.
 func readDetection(s *section) traffic.Detection {
 	defer s.done()
 	return traffic.Detection{
@@ -56,6 +60,7 @@ func readDetection(s *section) traffic.Detection {
 	}
 }
 
+// readSwitching reads the gates. A confidence of 0.99 is the most that a classification claims.
 func readSwitching(s *section) Switching {
 	defer s.done()
 	return Switching{
@@ -67,6 +72,7 @@ func readSwitching(s *section) Switching {
 	}
 }
 
+// readRules reads the rule of each of the five states.
 func readRules(s *section) map[traffic.State]Rule {
 	defer s.done()
 	rules := map[traffic.State]Rule{}
@@ -76,6 +82,7 @@ func readRules(s *section) map[traffic.State]Rule {
 	return rules
 }
 
+// readRule reads one rule. The reason has to be there, but may be empty: Lint says so.
 func readRule(s *section) Rule {
 	defer s.done()
 	var names []string
@@ -89,6 +96,7 @@ func readRule(s *section) Rule {
 	return r
 }
 
+// readParams reads an algorithm's own settings, each of which only some algorithms have.
 func readParams(s *section, a balance.Algorithm) Params {
 	defer s.done()
 	var p Params

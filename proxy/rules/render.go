@@ -68,6 +68,7 @@ func Render(r RuleSet) []byte {
 	return b.Bytes()
 }
 
+// renderRule writes one rule on one line, with the reasons of all five below each other.
 func renderRule(state traffic.State, r Rule) string {
 	params := ""
 	if r.Params.Decay != 0 {
@@ -101,7 +102,9 @@ func span(d time.Duration) string {
 	return s
 }
 
-// quote writes a double-quoted YAML scalar on one line.
+// quote writes a double-quoted YAML scalar on one line. Double quotes are the only style that can hold every text;
+// unlike JSON's, the escapes of YAML include \x and \U, and a non-breaking space or U+2028 would end a line if it
+// stood there unescaped.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

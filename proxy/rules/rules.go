@@ -3,6 +3,32 @@
 //
 // Parse is strict and reports every fault with its place; Render writes the one canonical form, so that a
 // parsed document that we wrote renders to the same bytes. A rule set's identity is the SHA-256 of its bytes.
+//
+// The file is UTF-8, at most 64 KiB, one YAML document without anchors, aliases, merge keys and tags:
+//
+//	version: 9
+//	parent: 8                        # 0: none
+//	origin: llm                      # llm | local | human
+//	detection:                       # when the traffic is in which state
+//	  window: 10s                    # 1s..5m
+//	  low_traffic_rps: 5             # 0..1000000
+//	  gradual_increase_rate: 0.30    # 0.01..100
+//	  spike_rate: 1.00               # 0.01..100
+//	  overload_error_rate: 0.10      # 0.001..1
+//	  overload_latency: 500ms        # 1ms..5m
+//	  overload_latency_factor: 2.0   # 1..100
+//	  latency_slope_windows: 6       # 3..60
+//	switching:                       # what a change of algorithm has to pass
+//	  min_confidence: 0.6            # 0..0.99
+//	  cooldown: 10s                  # 0s..10m
+//	  max_switches_per_minute: 3     # 1..60
+//	  sustained_windows: 3           # 1..20
+//	  spike_sustained_windows: 2     # 1..20
+//	rules:                           # all five states, each once
+//	  LOW_TRAFFIC: { algorithm: ROUND_ROBIN, reason: "why" }
+//	  SPIKE:       { algorithm: P2C_PEAK_EWMA, reason: "why", params: { decay: 5s } }
+//
+// Every key has to be there except params.
 package rules
 
 import (

@@ -43,7 +43,7 @@ func (r *faulter) scan(b []byte) ast.Node {
 	return nil
 }
 
-// readable checks size and encoding.
+// readable checks size and encoding. A fault here is the only one reported: places in what follows would be guesses.
 func (r *faulter) readable(b []byte) bool {
 	if len(b) > MaxSize {
 		r.lines = nil
@@ -83,7 +83,8 @@ var refused = map[token.Type][2]string{
 	token.MappingKeyType:     {"complex key", "write it as key: value"},
 }
 
-// allowed notes every refused token; false when the nesting is too deep to go on.
+// allowed notes every refused token; false when the nesting is too deep to go on. Brackets nest across lines; dashes
+// and question marks nest within one (- - - x), and by indentation only as deep as 64 KiB have room for.
 func (r *faulter) allowed(tokens token.Tokens) bool {
 	depth, dashes, line := 0, 0, 0
 	for _, t := range tokens {
@@ -120,7 +121,7 @@ func parse(tokens token.Tokens) (f *ast.File, err error) {
 	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 }
 
-// syntax notes what the parser refused.
+// syntax notes what the parser refused. It stops at its first error, so there is one at most, beside those of allowed.
 func (r *faulter) syntax(err error) {
 	var e yaml.Error
 	if !errors.As(err, &e) || e.GetToken() == nil || e.GetToken().Position == nil {

@@ -1,8 +1,16 @@
 // Package steering decides whether to hold the algorithm or to switch it.
 //
-// A Governor is fed one snapshot per window and answers with a Decision. A switch has to pass five gates:
-// another algorithm than now, confidence, cooldown, switches per minute, and enough windows in a row. It reads
-// no clock and does no I/O, so a recorded series of snapshots replays to the same decisions.
+// A Governor is fed one snapshot per window and answers with a Decision:
+//
+//	requests ─ traffic.Window ─ Snapshot ─ Governor.Evaluate ─ Decision ─ picker
+//	                                            │
+//	     same_state ─ confidence ─ cooldown ─ switch_rate ─ sustained     all five: switch
+//	                                                                      else: hold
+//
+// A switch has to pass five gates: another state than the one in force, enough confidence, no cooldown running, an
+// allowance of switches per minute, and enough windows in a row. A reload and a change of mode are not gated:
+// they map the current state anew at once. Nothing here reads a clock or does I/O, so a recorded series of
+// snapshots replays to the same decisions.
 package steering
 
 import (
