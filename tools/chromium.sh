@@ -5,10 +5,9 @@ set -euo pipefail
 
 found() {
 	local name
-	for name in chromium chromium-browser google-chrome google-chrome-stable chrome headless-shell headless_shell; do
+	for name in chromium chromium-browser google-chrome; do
 		command -v "$name" >/dev/null && return 0
 	done
-	[ -x "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" ] || [ -x /Applications/Chromium.app/Contents/MacOS/Chromium ]
 }
 
 # Debian's chromium is an ordinary package; Ubuntu's is a shim that needs snap, which containers don't have.

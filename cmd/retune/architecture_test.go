@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"retune/proxy/balance"
 )
 
 // root is the repository, seen from this package's folder, where its tests run.
@@ -243,6 +245,12 @@ func TestNothingHappensBehindOnesBack(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestAnAlgorithmIsAFileOfItsName(t *testing.T) {
+	for _, a := range balance.Algorithms() {
+		require.FileExists(t, filepath.Join(root, "proxy/balance", strings.ToLower(string(a))+".go"))
+	}
 }
 
 func TestForbiddenModulesAreAbsent(t *testing.T) {
