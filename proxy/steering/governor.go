@@ -1,6 +1,7 @@
 package steering
 
 import (
+	"maps"
 	"time"
 
 	"retune/proxy/balance"
@@ -40,7 +41,7 @@ type run struct {
 // New makes a governor in adaptive mode. Before the first window the traffic counts as LOW_TRAFFIC. bootID stands in
 // every decision.
 func New(rs rules.RuleSet, bootID string) *Governor {
-	g := &Governor{rules: rs, bootID: bootID, scale: 1}
+	g := &Governor{rules: own(rs), bootID: bootID, scale: 1}
 	g.forget()
 	g.algorithm, g.params = g.wanted()
 	return g
@@ -73,11 +74,17 @@ func (g *Governor) Evaluate(now time.Time, s traffic.Snapshot) Decision {
 // already taken. What the old thresholds had seen so far is no evidence for the new ones.
 func (g *Governor) Reload(now time.Time, rs rules.RuleSet) Decision {
 	old := g.rules.Version
-	g.rules, g.run = rs, run{}
+	g.rules, g.run = own(rs), run{}
 	d := g.decision(now, CauseReload)
 	g.enforce(&d)
 	d.Reason = g.explainReload(d, old)
 	return d
+}
+
+// own is a copy that nobody else can change.
+func own(rs rules.RuleSet) rules.RuleSet {
+	rs.Rules = maps.Clone(rs.Rules)
+	return rs
 }
 
 // decision is one without an outcome yet: nothing changes. It shows the newest snapshot.

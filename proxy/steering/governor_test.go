@@ -218,12 +218,17 @@ func TestAReloadMapsTheCurrentStateAtOnce(t *testing.T) {
 	require.EqualValues(t, d.Seq+1, again.Seq)
 }
 
-// Known fault: a decision engine bound to where its rules come from. Ours takes a value: two of them, fed the same
-// windows under different rules, decide differently, and a later change of the value's map by its owner is the
-// owner's to make through Reload.
+// Known fault: a decision engine bound to where its rules come from. Ours takes a value: two of them decide each by
+// their own, and what a caller does to its copy afterwards changes nothing until it is reloaded.
 func TestRulesAreAValue(t *testing.T) {
 	a, b := newBench(), newBench(func(r *rules.RuleSet) { *r = rules.Safe() })
 	require.NotEqual(t, a.step(80).Algorithm, b.step(80).Algorithm)
+
+	mine := rules.Default()
+	g := New(mine, "boot")
+	mine.Rules[traffic.HighStable] = rules.Rule{Algorithm: balance.Random}
+	require.Equal(t, balance.WeightedRoundRobin, g.Evaluate(start, traffic.Snapshot{RPS: 80}).Algorithm)
+	require.Equal(t, balance.Random, g.Reload(start, mine).Algorithm)
 }
 
 func TestFixedMode(t *testing.T) {

@@ -55,7 +55,6 @@ type cell struct {
 	tick  atomic.Int64 // which bucket: see grid; 0: none yet
 	sumUS atomic.Int64 // of successes
 	ended [Retried + 1]atomic.Uint32
-	_     [24]byte // fill a cache line
 }
 
 func newTally(g *atomic.Pointer[grid]) *Tally {
