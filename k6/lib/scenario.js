@@ -20,9 +20,9 @@ const mark = new Gauge('rt_event');
 
 // ms reads a Go duration such as 1m2.5s.
 function ms(text) {
-  const units = { ms: 1, s: 1000, m: 60000, h: 3600000 };
+  const units = { ns: 1e-6, us: 1e-3, 'µs': 1e-3, ms: 1, s: 1000, m: 60000, h: 3600000 };
   let sum = 0;
-  const rest = String(text).replace(/(\d+(?:\.\d+)?)(ms|s|m|h)/g, (_, n, unit) => {
+  const rest = String(text).replace(/(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)/g, (_, n, unit) => {
     sum += Number(n) * units[unit];
     return '';
   });

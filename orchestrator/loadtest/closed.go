@@ -14,6 +14,7 @@ import (
 // end. For comparison with published tables only: when the target stalls, so do its users, and the stall hardly shows.
 func (g *generator) closedLoop(ctx context.Context, begin time.Time) {
 	end := begin.Add(time.Duration(g.Shape.Closed.Duration))
+	g.out.begin(begin)
 	client := g.client()
 	think := time.Duration(g.Shape.Closed.Think)
 	var n atomic.Int64

@@ -53,7 +53,6 @@ type generator struct {
 func (g *generator) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	begin := time.Now().Add(g.warm())
-	g.out.begin(begin)
 	var beside sync.WaitGroup
 	beside.Go(func() { g.events(ctx, begin) })
 	beside.Go(func() { g.gauges(ctx) })
@@ -83,6 +82,7 @@ func (g *generator) openLoop(ctx context.Context) {
 		phases = append([]Phase{{Duration: Duration(warm), From: phases[0].From, To: phases[0].From}}, phases...)
 	}
 	p := &pacer{timeline: newTimeline(phases), limit: min(maxUnderWay, max(10, int64(g.Shape.Peak()*g.Timeout.Seconds())))}
+	p.started = func(began time.Time) { g.out.begin(began.Add(g.warm())) }
 	p.dropped = func(due time.Duration) { g.out.dropped(p.at(due), g.phase(due)) }
 	attacker := vegeta.NewAttacker(vegeta.Client(g.client()), vegeta.MaxBody(0))
 	defer attacker.Stop()

@@ -11,6 +11,7 @@ import (
 type pacer struct {
 	timeline
 	limit   int64
+	started func(began time.Time)   // called once, before the first request
 	dropped func(due time.Duration) // called for each request that is dropped
 	next    int64                   // of the timeline; only Pace uses it
 
@@ -41,6 +42,7 @@ func (p *pacer) free(elapsed time.Duration, hits uint64) bool {
 	defer p.mu.Unlock()
 	if p.began.IsZero() {
 		p.began = time.Now().Add(-elapsed)
+		p.started(p.began)
 	}
 	return int64(hits)-p.done < p.limit
 }

@@ -3,6 +3,7 @@ package loadtest
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"strconv"
 	"time"
 )
@@ -116,7 +117,7 @@ const errorTimeout = "1050"
 // reported with 0 ms, and would make a dead backend look fast), unless it is a time-out: that counts in full.
 func (p point) sample() sample {
 	s := sample{end: p.at, ms: p.value, timed: true}
-	s.start = p.at.Add(-time.Duration(p.value * float64(time.Millisecond)))
+	s.start = p.at.Add(-time.Duration(math.Round(p.value * float64(time.Millisecond))))
 	status := p.tag(`"status":"`)
 	code, err := strconv.Atoi(string(status))
 	switch {

@@ -60,16 +60,16 @@ func (p *points) flushing() error {
 
 // request writes a request that was due at scheduled. A refused connection takes no time, as k6 has it.
 func (p *points) request(phase string, scheduled, end time.Time, code int, said string) {
-	took := end.Sub(scheduled)
+	took := end.Sub(scheduled) // by the monotonic clock; the wall clocks of two instants may differ a little
 	tags := `"expected_response":"` + strconv.FormatBool(code > 0 && code < 400) + `"`
 	if code == 0 {
 		errorCode := errorCode(said)
 		if errorCode != errorTimeout {
-			end, took = scheduled, 0
+			took = 0
 		}
 		tags = `"error_code":"` + errorCode + `",` + tags
 	}
-	p.line(metricDuration, end, took.Seconds()*1000, tags+`,"name":"app","scenario":"`+phase+`","status":"`+strconv.Itoa(code)+`"`)
+	p.line(metricDuration, scheduled.Add(took), took.Seconds()*1000, tags+`,"name":"app","scenario":"`+phase+`","status":"`+strconv.Itoa(code)+`"`)
 }
 
 func (p *points) dropped(at time.Time, phase string) {
