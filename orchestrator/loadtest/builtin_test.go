@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -119,39 +120,59 @@ func TestWhatCanNotBeStartedIsDropped(t *testing.T) {
 	release := make(chan struct{})
 	target := newSeen(t, func(http.ResponseWriter, *http.Request) { <-release })
 	defer close(release)
+	s := Scenario{Shape: constant(20, time.Second), Target: target.URL, Timeout: 1500 * time.Millisecond}
+	s.Shape.Phases = append(s.Shape.Phases, Phase{Name: "more", Duration: Duration(time.Second), From: 20, To: 20})
+	var out strings.Builder
+	g := &generator{Scenario: s, target: target.URL, most: 15, out: newPoints(&out, func(error) {})}
+	g.openLoop(t.Context())
+	require.NoError(t, g.out.close())
+	_, r := readAll(out.String())
+	require.EqualValues(t, 40, r.Requests+r.Dropped)
+	require.Greater(t, r.Dropped, int64(4), "the first 15 occupy everything until 1.5 s")
+	require.Equal(t, r.Requests, r.Failed)
+}
+
+func TestATargetThatAnswersNothingIsMeasuredByItsTimeOuts(t *testing.T) {
+	release := make(chan struct{})
+	target := newSeen(t, func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
 	s := Scenario{Shape: constant(200, 2*time.Second), Target: target.URL, Timeout: 500 * time.Millisecond}
 	r, err := builtinRunner(t).Run(t.Context(), s, nil)
 	require.NoError(t, err)
-	// At most 200/s × 0.5 s are under way. Each gives up after 0.5 s, which lets the next in.
-	require.EqualValues(t, 400, r.Requests+r.Dropped)
-	require.EqualValues(t, r.Requests, r.Failed)
+	require.Empty(t, r.Invalid)
+	require.EqualValues(t, 400, r.Requests)
+	require.EqualValues(t, 400, r.Failed)
 	require.Equal(t, r.Requests, r.Status[errorTimeout])
 	require.GreaterOrEqual(t, r.P50MS, 499.0, "time-outs count in full")
 }
 
 func TestDropsAreCountedWhenTheLimitIsReached(t *testing.T) {
-	var dropped []time.Duration
-	p := &pacer{timeline: newTimeline(constant(10, time.Second).Phases), limit: 2, started: func(time.Time) {}, dropped: func(d time.Duration) { dropped = append(dropped, d) }}
-	pace := func(at time.Duration, hits uint64) (time.Duration, bool) { return p.Pace(at, hits) }
-	wait, stop := pace(0, 0)
-	require.Equal(t, time.Duration(0), wait)
-	require.False(t, stop)
-	wait, _ = pace(0, 1)
-	require.Equal(t, 100*time.Millisecond, wait)
-	wait, _ = pace(450*time.Millisecond, 2) // two under way: what was due is lost, the next is waited for
-	require.Equal(t, 50*time.Millisecond, wait)
-	require.Equal(t, []time.Duration{200 * time.Millisecond, 300 * time.Millisecond, 400 * time.Millisecond}, dropped)
-	due, underWay := p.end(1)
-	require.Equal(t, 100*time.Millisecond, due)
-	require.EqualValues(t, 2, underWay)
-	p.end(0)
-	for hits := uint64(3); hits < 7; hits++ {
-		_, stop = pace(time.Second, hits)
-		p.end(hits)
-		require.False(t, stop)
-	}
-	_, stop = pace(time.Second, 7)
-	require.True(t, stop)
+	synctest.Test(t, func(t *testing.T) {
+		var dropped []time.Duration
+		began := time.Now()
+		p := &pacer{timeline: newTimeline(constant(10, time.Second).Phases), limit: 2, started: func(at time.Time) { began = at }}
+		p.dropped = func(d time.Duration) { dropped = append(dropped, d) }
+		hit := func(hits uint64) (at time.Duration) { // what vegeta does
+			wait, stop := p.Pace(time.Since(began), hits)
+			require.False(t, stop)
+			time.Sleep(wait)
+			return time.Since(began)
+		}
+		require.Equal(t, time.Duration(0), hit(0))
+		require.Equal(t, 100*time.Millisecond, hit(1))
+		time.AfterFunc(350*time.Millisecond, func() { p.end(1) })
+		require.Equal(t, 500*time.Millisecond, hit(2), "one ended at 450 ms: what was due before is lost")
+		require.Equal(t, []time.Duration{200 * time.Millisecond, 300 * time.Millisecond, 400 * time.Millisecond}, dropped)
+		due, underWay := p.end(2)
+		require.Equal(t, 500*time.Millisecond, due)
+		require.EqualValues(t, 1, underWay)
+		for hits := uint64(3); hits < 7; hits++ {
+			require.Equal(t, time.Duration(hits+3)*100*time.Millisecond, hit(hits))
+			p.end(hits)
+		}
+		_, stop := p.Pace(time.Since(began), 7)
+		require.True(t, stop)
+	})
 }
 
 func TestARefusedConnectionIsAnErrorWithoutALatency(t *testing.T) {

@@ -36,7 +36,7 @@ func Generate(ctx context.Context, s Scenario, w io.Writer) error {
 		return err
 	}
 	out := newPoints(w, func(err error) { cancel(fmt.Errorf("writing the stream: %w", err)) })
-	g := &generator{Scenario: s, out: out, target: strings.TrimSuffix(s.Target, "/") + cmp.Or(s.Shape.Path, "/")}
+	g := &generator{Scenario: s, out: out, most: mostUnderWay(s), target: strings.TrimSuffix(s.Target, "/") + cmp.Or(s.Shape.Path, "/")}
 	err := g.run(ctx)
 	return errors.Join(err, Revive(context.WithoutCancel(ctx), controls), out.close())
 }
@@ -46,6 +46,7 @@ type generator struct {
 	Scenario
 	out      *points
 	target   string
+	most     int64 // requests that may be under way at once; what falls due beyond it is dropped
 	underWay atomic.Int64
 }
 
@@ -81,7 +82,7 @@ func (g *generator) openLoop(ctx context.Context) {
 	if warm := g.warm(); warm > 0 {
 		phases = append([]Phase{{Duration: Duration(warm), From: phases[0].From, To: phases[0].From}}, phases...)
 	}
-	p := &pacer{timeline: newTimeline(phases), limit: min(maxUnderWay, max(10, int64(g.Shape.Peak()*g.Timeout.Seconds())))}
+	p := &pacer{timeline: newTimeline(phases), limit: g.most}
 	p.started = func(began time.Time) { g.out.begin(began.Add(g.warm())) }
 	p.dropped = func(due time.Duration) { g.out.dropped(p.at(due), g.phase(due)) }
 	attacker := vegeta.NewAttacker(vegeta.Client(g.client()), vegeta.MaxBody(0))
@@ -105,6 +106,12 @@ func (g *generator) openLoop(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// mostUnderWay is what a target that answers nothing leads to, since each request gives up after its time-out, and a
+// quarter more.
+func mostUnderWay(s Scenario) int64 {
+	return min(maxUnderWay, max(10, int64(1.25*s.Shape.Peak()*s.Timeout.Seconds())))
 }
 
 // phase is the stream's word for an instant after the run's start.

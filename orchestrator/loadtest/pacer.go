@@ -21,12 +21,17 @@ type pacer struct {
 	done  int64           // requests that have ended
 }
 
-// Pace says how long to wait before the next request; see vegeta.Pacer. vegeta calls it from one goroutine.
+// Pace says how long to wait before the next request; see vegeta.Pacer. vegeta calls it from one goroutine. While the
+// limit is reached it waits itself: whether a request can be started is known only when it is due.
 func (p *pacer) Pace(elapsed time.Duration, hits uint64) (time.Duration, bool) {
-	free := p.free(elapsed, hits)
+	p.start(elapsed)
 	for ; p.next < p.total; p.next++ {
 		due := p.timeline.due(p.next)
-		if due > elapsed || free {
+		if !p.free(hits) && due > elapsed {
+			time.Sleep(due - elapsed)
+			elapsed = due
+		}
+		if p.free(hits) {
 			p.next++
 			p.hand(due)
 			return max(0, due-elapsed), false
@@ -36,14 +41,19 @@ func (p *pacer) Pace(elapsed time.Duration, hits uint64) (time.Duration, bool) {
 	return 0, true
 }
 
-// free says whether another request may be started. The first call sets the clock: vegeta does not tell when it began.
-func (p *pacer) free(elapsed time.Duration, hits uint64) bool {
+// start sets the clock at the first call: vegeta does not tell when it began.
+func (p *pacer) start(elapsed time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.began.IsZero() {
 		p.began = time.Now().Add(-elapsed)
 		p.started(p.began)
 	}
+}
+
+func (p *pacer) free(hits uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return int64(hits)-p.done < p.limit
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -104,11 +105,35 @@ func ParseShape(b []byte) (Shape, error) {
 	var s Shape
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
-		return Shape{}, fmt.Errorf("line %d: %w", 1+bytes.Count(b[:min(d.InputOffset(), int64(len(b)))], []byte("\n")), err)
+	err := d.Decode(&s)
+	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return Shape{}, placed(b, err)
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Shape{}, errors.New("more after the shape's closing brace")
+	if _, after := d.Token(); err == nil && !errors.Is(after, io.EOF) {
+		err = errors.New("there is more after the shape's closing brace")
 	}
-	return s, s.Validate()
+	return s, errors.Join(placed(b, err), s.Validate()) // what is readable is checked too
+}
+
+var unknownField = regexp.MustCompile(`^json: unknown field (".*")$`)
+
+// placed puts the line in front of what encoding/json found wrong in b.
+func placed(b []byte, err error) error {
+	if err == nil {
+		return nil
+	}
+	at := int64(-1)
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &syntax) {
+		at = syntax.Offset
+	} else if errors.As(err, &kind) {
+		at = kind.Offset
+	} else if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
+		at = int64(bytes.Index(b, []byte(m[1])))
+	}
+	if at < 0 || at > int64(len(b)) {
+		return err
+	}
+	return fmt.Errorf("line %d: %w", 1+bytes.Count(b[:at], []byte("\n")), err)
 }
