@@ -165,11 +165,17 @@ func fixtureShape() Shape {
 	return Shape{Name: "own", Description: "As recorded.", Clients: 1, Phases: []Phase{{Name: "all", Duration: Duration(time.Second), From: 130, To: 130}}}
 }
 
-// runner is a k6 runner with a stand-in that is not waited for long.
+// standInRunner is a k6 runner with a stand-in; one that would be waited for in vain is not waited for long.
 func standInRunner(t testing.TB, mode string) *Runner {
 	t.Helper()
 	r := &Runner{Driver: K6, Version: "v1.8.1", program: k6Program{standInK6(t, mode)}, scratch: t.TempDir()}
-	r.patience = patience{silence: 500 * time.Millisecond, overrun: time.Second, grace: 300 * time.Millisecond}
+	r.patience = patience{silence: time.Minute, overrun: time.Minute, grace: 300 * time.Millisecond}
+	switch name, _, _ := strings.Cut(mode, " "); name {
+	case "silent", "deaf":
+		r.silence = time.Second
+	case "endless":
+		r.overrun = time.Second
+	}
 	return r
 }
 
