@@ -135,11 +135,11 @@ func TestOverloadInTheDemoAtQuickWindows(t *testing.T) {
 func TestSteadyTrafficHoldsStill(t *testing.T) {
 	for _, scale := range []float64{1, 0.2} {
 		s := newStream(scale)
-		s.run(400, 80, 80)
+		s.run(150, 80, 80)
 		r := Replay(rules.Default(), s.series)
-		require.Equal(t, 400, r.Windows)
+		require.Equal(t, 150, r.Windows)
 		require.LessOrEqual(t, r.Switches, 1, "the adoption of the first window")
-		require.GreaterOrEqual(t, r.States[traffic.HighStable], 390)
+		require.GreaterOrEqual(t, r.States[traffic.HighStable], 145)
 	}
 }
 
