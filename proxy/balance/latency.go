@@ -18,7 +18,7 @@ const (
 	longRunStep = 100e6
 
 	// An estimate that nobody refreshed for staleAfter shrinks with the time constant staleTau, so that a
-	// backend that was slow is tried again: ten times slower than the best after 10 s, 100 times after 18 s.
+	// backend that was slow is tried again: ten times slower than the best after 10 s, 100 times after 15 s.
 	staleAfter = 5e9
 	staleTau   = 2e9
 )

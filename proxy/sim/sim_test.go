@@ -27,7 +27,7 @@ func demoBackends(sigma float64, concurrency int) []Backend {
 func run(t *testing.T, s Setup) Result {
 	t.Helper()
 	s.Warm, s.Seed = cmp.Or(s.Warm, 20*time.Second), cmp.Or(s.Seed, 7)
-	s.Measured = cmp.Or(s.Measured, 40*time.Second)
+	s.Measured = cmp.Or(s.Measured, 30*time.Second)
 	r, err := Run(s)
 	require.NoError(t, err)
 	return r
