@@ -87,7 +87,7 @@ func reloadProblem(w http.ResponseWriter, err error) {
 		problem(w, http.StatusConflict, err.Error(), nil)
 	case errors.Is(err, errTrialBody):
 		problem(w, http.StatusBadRequest, err.Error(), nil)
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errRulesStorage):
 		problem(w, http.StatusInternalServerError, "there is no rule file; the rules in force stay", nil)
 	default:
 		problem(w, http.StatusInternalServerError, err.Error(), nil)

@@ -12,9 +12,10 @@ import (
 // heldBody is a request's body as the transport sees it. It knows whether a byte was asked for, so that an
 // untouched one can go to another backend; ReverseProxy closes the real one.
 type heldBody struct {
-	src   io.ReadCloser
-	visit *visit
-	state atomic.Int32
+	src     io.ReadCloser
+	visit   *visit
+	trailer http.Header // of the request that goes out
+	state   atomic.Int32
 }
 
 const (
@@ -30,7 +31,7 @@ func holdBody(out *http.Request, v *visit) *heldBody {
 	if out.Body == nil || out.Body == http.NoBody {
 		return nil
 	}
-	h := &heldBody{src: out.Body, visit: v}
+	h := &heldBody{src: out.Body, visit: v, trailer: out.Trailer}
 	out.Body = h
 	return h
 }
@@ -40,7 +41,12 @@ func (h *heldBody) Read(p []byte) (int, error) {
 		return 0, errBodyGone
 	}
 	n, err := h.src.Read(p)
-	if err != nil && err != io.EOF {
+	switch {
+	case err == io.EOF:
+		for name := range h.trailer { // declared ones alone: the head is on its way
+			h.trailer[name] = h.visit.request.Trailer[name]
+		}
+	case err != nil:
 		h.visit.broken.Store(true)
 	}
 	if n > 0 {
@@ -63,7 +69,7 @@ func (h *heldBody) again(out *http.Request) *http.Request {
 	out = out.WithContext(out.Context())
 	out.URL = &u
 	if h != nil {
-		out.Body = &heldBody{src: h.src, visit: h.visit}
+		out.Body = &heldBody{src: h.src, visit: h.visit, trailer: h.trailer}
 	}
 	return out
 }

@@ -120,6 +120,10 @@ func (p *Proxy) visit(proxy http.Handler, w http.ResponseWriter, r *http.Request
 	defer cancel(nil)
 	v.timer = time.AfterFunc(v.limit, func() { cancel(errTimeout) })
 	defer v.leave()
+	if r.ContentLength != 0 && r.ProtoMajor == 1 {
+		// Else net/http would hold an answer back until it has read the body, or has lost it.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+	}
 	proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, visitKey{}, v)))
 }
 

@@ -1,0 +1,240 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"retune/proxy/balance"
+	"retune/proxy/rules"
+	"retune/proxy/traffic"
+)
+
+// ward is a pool under virtual time, whose active checks find what the test says.
+type ward struct {
+	*pool
+	t    *testing.T
+	sick map[string]*atomic.Bool
+}
+
+// inWard runs a test over backends with these ids in a bubble of virtual time, with the checks running.
+func inWard(t *testing.T, ids []string, test func(w *ward)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &ward{newPool(traffic.NewWindow(0, 10*time.Second, 6), HealthConfig{}.withDefaults(), newMeters(),
+			slog.New(slog.DiscardHandler)), t, map[string]*atomic.Bool{}}
+		for _, id := range ids {
+			w.sick[id] = new(atomic.Bool)
+			require.NoError(t, w.add(BackendConfig{ID: id, URL: &url.URL{Scheme: "http", Host: id}, Weight: 1}))
+		}
+		w.probe = func(_ context.Context, s *server) error {
+			if sick := w.sick[s.ID()]; sick != nil && sick.Load() {
+				return errors.New("sick")
+			}
+			return nil
+		}
+		w.use(balance.LeastConnections, rules.Params{})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { w.run(ctx); close(ended) }()
+		test(w)
+		cancel()
+		<-ended
+	})
+}
+
+// after lets time pass.
+func (w *ward) after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// fail reports n failed requests of a backend, as exchanges do.
+func (w *ward) fail(id string, n int) {
+	for range n {
+		w.failed(w.server(id))
+	}
+}
+
+func (w *ward) server(id string) *server {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.findLocked(id)
+}
+
+func (w *ward) health(id string) string {
+	for _, b := range w.status(time.Now()) {
+		if b.ID == id {
+			return b.Health
+		}
+	}
+	return "gone"
+}
+
+// routed is the ids that requests go to now.
+func (w *ward) routed() (ids []string) {
+	for _, b := range w.route.Load().available {
+		ids = append(ids, b.ID())
+	}
+	return ids
+}
+
+func TestActiveChecksTakeABackendOutAndBringItBack(t *testing.T) {
+	inWard(t, []string{"a", "b"}, func(w *ward) {
+		w.after(time.Minute)
+		require.Equal(t, []string{"a", "b"}, w.routed())
+		w.sick["a"].Store(true)
+		w.after(3 * time.Second) // at most two checks
+		require.Equal(t, "healthy", w.health("a"))
+		w.after(4 * time.Second)
+		require.Equal(t, "unhealthy", w.health("a"))
+		require.Equal(t, []string{"b"}, w.routed())
+		w.sick["a"].Store(false)
+		w.after(5 * time.Second)
+		require.Equal(t, "slow_start", w.health("a"))
+		require.Equal(t, []string{"a", "b"}, w.routed())
+		w.after(11 * time.Second)
+		require.Equal(t, "healthy", w.health("a"))
+	})
+}
+
+func TestOneFailedCheckIsForgotten(t *testing.T) {
+	inWard(t, []string{"a", "b"}, func(w *ward) {
+		for range 10 {
+			w.sick["a"].Store(true)
+			w.after(2 * time.Second)
+			w.sick["a"].Store(false)
+			w.after(2 * time.Second)
+			require.Equal(t, "healthy", w.health("a"))
+		}
+	})
+}
+
+func TestEjectionsGrowAndDoingWellForgivesThem(t *testing.T) {
+	inWard(t, []string{"a", "b"}, func(w *ward) {
+		w.fail("a", 4)
+		require.Equal(t, "healthy", w.health("a"))
+		for _, length := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
+			w.fail("a", 5)
+			require.Equal(t, []string{"b"}, w.routed())
+			w.after(length - time.Second)
+			require.Equal(t, "ejected", w.health("a"), length)
+			w.after(1500 * time.Millisecond)
+			require.Equal(t, "slow_start", w.health("a"), length)
+		}
+		w.after(2 * time.Minute)
+		w.fail("a", 5)
+		w.after(5500 * time.Millisecond)
+		require.Equal(t, "slow_start", w.health("a"), "the first length again")
+	})
+}
+
+func TestFailuresHaveToBeConsecutive(t *testing.T) {
+	inWard(t, []string{"a", "b"}, func(w *ward) {
+		s := w.route.Load().seats[w.server("a").Backend]
+		for range 20 {
+			for _, o := range []traffic.Outcome{traffic.Failure, traffic.Failure, traffic.Failure, traffic.Failure, traffic.Success} {
+				s.count(s.Begin(), 1, 1, o)
+			}
+		}
+		require.Equal(t, "healthy", w.health("a"))
+	})
+}
+
+// PA-6: a backend that comes back is neither flooded nor starved: it begins with a tenth of its share, whatever
+// the others do, and has all of it ten seconds later.
+func TestPA6SlowStart(t *testing.T) {
+	inWard(t, []string{"a", "b", "c"}, func(w *ward) {
+		require.Equal(t, 1.0, w.server("a").Warmth(), "not at the proxy's start")
+		w.fail("a", 5)
+		w.after(5250 * time.Millisecond)
+		require.InDelta(t, coldest, w.server("a").Warmth(), 0.03)
+		w.after(5 * time.Second)
+		_, err := w.put(BackendConfig{ID: "d", URL: &url.URL{Scheme: "http", Host: "d"}, Weight: 1}, false, time.Now())
+		require.NoError(t, err)
+		require.InDelta(t, coldest, w.server("d").Warmth(), 0.03, "one that joins is cold as well")
+		require.InDelta(t, 0.55, w.server("a").Warmth(), 0.05, "and leaves the other's alone")
+		w.after(5500 * time.Millisecond)
+		require.Equal(t, 1.0, w.server("a").Warmth())
+		w.after(5 * time.Second)
+		require.Equal(t, "healthy", w.health("d"))
+	})
+}
+
+// PA-12: ejections never take out more than half, nor the last one.
+func TestPA12EjectionsLeaveHalf(t *testing.T) {
+	for n, want := range map[int]int{1: 1, 2: 1, 3: 2, 4: 2, 5: 3} {
+		ids := []string{"a", "b", "c", "d", "e"}[:n]
+		inWard(t, ids, func(w *ward) {
+			for _, id := range ids {
+				w.fail(id, 50)
+			}
+			require.Len(t, w.routed(), want, "of %d", n)
+		})
+	}
+}
+
+// PA-12: when the active check finds nobody healthy requests go to all, and never to nobody.
+func TestPA12NobodyHealthyMeansAll(t *testing.T) {
+	inWard(t, []string{"a", "b", "c"}, func(w *ward) {
+		_, err := w.put(BackendConfig{ID: "c", URL: w.server("c").URL(), Weight: 1}, true, time.Now())
+		require.NoError(t, err)
+		w.sick["a"].Store(true)
+		w.sick["b"].Store(true)
+		w.after(10 * time.Second)
+		require.Equal(t, []string{"a", "b"}, w.routed(), "all that aren't drained")
+		require.False(t, w.ready())
+		w.sick["b"].Store(false)
+		w.after(10 * time.Second)
+		require.Equal(t, []string{"b"}, w.routed())
+		require.True(t, w.ready())
+	})
+}
+
+// PA-13: a switch of the algorithm, a change of weight and a reload keep health, ejections and what backends
+// have learnt.
+func TestPA13ChangesKeepWhatIsKnown(t *testing.T) {
+	inWard(t, []string{"a", "b", "c", "d"}, func(w *ward) {
+		w.sick["a"].Store(true)
+		w.fail("b", 5)
+		w.after(6 * time.Second)
+		w.fail("b", 5)
+		begun := w.route.Load().seats[w.server("c").Backend].begin(1)
+		for _, a := range balance.Algorithms() {
+			w.use(a, rules.Params{})
+			require.Equal(t, []string{"c", "d"}, w.routed(), a)
+			require.EqualValues(t, 1, w.server("c").InFlight())
+		}
+		_, err := w.put(BackendConfig{ID: "d", URL: w.server("d").URL(), Weight: 7}, false, time.Now())
+		require.NoError(t, err)
+		require.Equal(t, []string{"c", "d"}, w.routed())
+		begun.end(2, traffic.Success)
+		require.Zero(t, w.server("c").InFlight(), "a request ends on the route on which it began")
+	})
+}
+
+func TestDrainingAndRemoving(t *testing.T) {
+	inWard(t, []string{"a", "b"}, func(w *ward) {
+		begun := w.route.Load().seats[w.server("a").Backend].begin(1)
+		a := BackendConfig{ID: "a", URL: w.server("a").URL(), Weight: 1}
+		_, err := w.put(a, true, time.Now())
+		require.NoError(t, err)
+		require.Equal(t, "draining", w.health("a"))
+		require.Equal(t, []string{"b"}, w.routed())
+		_, err = w.put(a, false, time.Now())
+		require.NoError(t, err)
+		require.Equal(t, "slow_start", w.health("a"))
+		s := w.server("a")
+		require.NoError(t, w.remove("a"))
+		require.ErrorIs(t, w.remove("a"), errUnknownBackend)
+		require.EqualValues(t, 1, s.InFlight(), "what is under way goes on")
+		begun.end(2, traffic.Failure)
+		require.Zero(t, s.InFlight())
+	})
+}
