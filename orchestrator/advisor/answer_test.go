@@ -3,6 +3,8 @@ package advisor
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -196,19 +198,44 @@ func TestTheSchemaIsWhatStrictOutputTakes(t *testing.T) {
 	}
 }
 
+// holds fails unless a text is refused, or its rule set passes the rule file's own reading.
+func holds(t *testing.T, text string) {
+	r, _, err := parsed(text)
+	if err != nil {
+		return
+	}
+	r.Version = 2
+	again, err := rules.Parse("answer", rules.Render(r))
+	if err != nil || !rules.Same(r, again) {
+		t.Fatalf("%q was taken, and its rule set is none: %v", text, err)
+	}
+}
+
 func FuzzParseAnswer(f *testing.F) {
 	f.Add(good())
 	f.Add("```json\n" + good() + "\n```")
 	f.Add(`{"rules":{"spike":{"algorithm":"random"}},"thresholds":{"path":1}}`)
 	f.Add(`{"rules":[[{}]],"summary":[1,"a"]}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		r, _, err := parsed(text)
-		if err != nil {
-			return
+	f.Fuzz(holds)
+}
+
+// The same, over a few thousand damaged answers at each run of the tests.
+func TestDamagedAnswersAreRefusedOrWhole(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		b := []byte(good())
+		for range 1 + r.IntN(4) {
+			i, j := r.IntN(len(b)), r.IntN(len(b))
+			switch r.IntN(3) {
+			case 0:
+				b[i] = byte(r.IntN(256))
+			case 1:
+				b[i] = `{}[]",:-`[r.IntN(8)]
+			case 2: // a part is lost, or stands there twice
+				b = append(slices.Clone(b[:i]), b[j:]...)
+			}
+			b = append(b, '\n')
 		}
-		again, err := rules.Parse("fuzz", rules.Render(func() rules.RuleSet { r.Version = 2; return r }()))
-		if err != nil || !rules.Same(r, again) {
-			t.Fatalf("%q was taken, and its rule set is none: %v", text, err)
-		}
-	})
+		holds(t, string(b))
+	}
 }
