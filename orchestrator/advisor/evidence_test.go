@@ -110,7 +110,7 @@ func TestCompactQuotesTheTextsOfOthers(t *testing.T) {
 }
 
 func TestTokensIsAnUpperEstimate(t *testing.T) {
-	// the true counts are those of the o200k tokenizer, as published in its own examples
+	// OpenAI's cookbook counts 6 tokens (cl100k)
 	require.GreaterOrEqual(t, Tokens("tiktoken is great!"), 6)
 	require.Zero(t, Tokens(""))
 	require.Equal(t, 5, Tokens(`{"a":1}`)-2)
