@@ -35,7 +35,7 @@ func PlanFor(p loadtest.Profile) (Plan, error) {
 	plan := Plan{TimeScale: 1, Looks: verdict.ShouldLook(p), Screen: balance.Algorithms(), ScreenShare: 0.2, CalibrationPairs: 5}
 	switch p {
 	case loadtest.Quick:
-		plan.TimeScale, plan.ScreenShare, plan.CalibrationPairs = 0.2, 0.5, 3
+		plan.TimeScale, plan.ScreenShare, plan.CalibrationPairs = 0.2, 0.35, 3
 		plan.Screen = []balance.Algorithm{balance.LeastConnections, balance.LeastResponseTime, balance.P2CPeakEWMA, balance.ExpectedCompletion}
 	case loadtest.Standard:
 	case loadtest.Nightly:

@@ -126,7 +126,7 @@ func (c *rulesDiffCmd) Run(ctx context.Context, o *output) error {
 			format = "text"
 		}
 		var b []byte
-		if err := c.versionCall(ctx, http.MethodGet, path+"?format="+format, nil, &b); err != nil {
+		if err := c.versionCall(ctx, http.MethodGet, path+"/"+format, nil, &b); err != nil {
 			return err
 		}
 		_, err := o.out.Write(b)

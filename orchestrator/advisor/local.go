@@ -25,7 +25,8 @@ const (
 )
 
 // local asks no model. For each traffic state it takes the fixed algorithm that measured best, each scenario weighing as
-// much as the share of windows that it spent in that state under the champion. Error rate goes first, then p95, then
+// much as the share of windows that it spent in that state under the champion. The state's present algorithm is what it
+// has to beat or, where that was not measured by itself, the champion's rules as a whole. Error rate goes first, then p95, then
 // RPS; a gain within noise, a tie, or a state that was never seen keeps the champion's rule. Thresholds stay.
 type local struct{}
 
@@ -70,9 +71,13 @@ func choose(e Evidence, s traffic.State) (rules.Rule, string) {
 		return now, fmt.Sprintf("%s is kept: no window of any scenario was in %s.", now.Algorithm, s)
 	}
 	top := heaviest(weights)
-	reference, measured := scoreOf(e, weights, now.Algorithm)
-	if !measured {
-		return now, fmt.Sprintf("%s is kept: it was not measured as a fixed algorithm in %s, so nothing can be compared with it.", now.Algorithm, top)
+	against := now.Algorithm
+	reference, measured := scoreOf(e, weights, against)
+	if !measured { // then the champion's rules as a whole, in the same scenarios
+		against = championRules
+		if reference, measured = scoreOf(e, weights, against); !measured {
+			return now, fmt.Sprintf("%s is kept: nothing was measured in %s that it could be compared with.", now.Algorithm, top)
+		}
 	}
 	best, found := now.Algorithm, reference
 	for _, a := range balance.Algorithms() {
@@ -82,10 +87,10 @@ func choose(e Evidence, s traffic.State) (rules.Rule, string) {
 		}
 	}
 	if best == now.Algorithm {
-		return now, fmt.Sprintf("%s is kept: no algorithm was better beyond noise; %s.", best, inWords(e, top, best))
+		return now, fmt.Sprintf("%s is kept: no algorithm was better beyond noise; %s.", best, inWords(e, top, against))
 	}
 	why := fmt.Sprintf("%s in place of %s: %s, against %s; %s of the windows there were in %s.", best, now.Algorithm,
-		inWords(e, top, best), inWords(e, top, now.Algorithm), percent(weights[top]), s)
+		inWords(e, top, best), inWords(e, top, against), percent(weights[top]), s)
 	return rules.Rule{Algorithm: best, Reason: why}, why
 }
 
@@ -130,8 +135,15 @@ func scoreOf(e Evidence, weights map[string]float64, a balance.Algorithm) (score
 	return score{s.errors / total, math.Exp(s.p95 / total), math.Exp(s.rps / total)}, true
 }
 
+// championRules stands for what is measured under the champion's rules instead of a fixed algorithm.
+const championRules balance.Algorithm = ""
+
 func measuredOf(e Evidence, scenario string, a balance.Algorithm) (Measured, bool) {
-	for _, m := range e.Algorithms {
+	from := e.Algorithms
+	if a == championRules {
+		from = e.Scenarios
+	}
+	for _, m := range from {
 		if m.Scenario == scenario && m.Algorithm == a {
 			return m, true
 		}
@@ -163,7 +175,8 @@ func (s score) over(t score) int {
 // inWords gives an algorithm's figures in a scenario.
 func inWords(e Evidence, scenario string, a balance.Algorithm) string {
 	m, _ := measuredOf(e, scenario, a)
-	return fmt.Sprintf("p95 in %s %.0f ms, %.1f rps and %s errors with %s", scenario, m.P95MS, m.RPS, percent(m.ErrorRate), a)
+	with := string(cmp.Or(a, "the champion's rules"))
+	return fmt.Sprintf("p95 in %s %.0f ms, %.1f rps and %s errors with %s", scenario, m.P95MS, m.RPS, percent(m.ErrorRate), with)
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.1f%%", share*100) }

@@ -69,12 +69,24 @@ func TestLocalProposesNothingWhereNothingIsBetter(t *testing.T) {
 	require.Contains(t, a.Summary, "No fixed algorithm beat the present rules")
 }
 
-func TestLocalKeepsWhatItCannotCompare(t *testing.T) {
+func TestLocalComparesWithTheChampionWhereItsAlgorithmWasNotMeasured(t *testing.T) {
 	e := evidence()
 	measured(&e, "burst", balance.RoundRobin).Algorithm = "OTHER"
 	a := advised(t, e)
+	require.Equal(t, balance.LeastConnections, a.Rules.Rules[traffic.Spike].Algorithm)
+	require.Contains(t, a.Reasons[3].Text, "with the champion's rules")
+	require.Empty(t, a.Reasons[3].Unsupported)
+}
+
+func TestLocalKeepsWhatItCannotCompare(t *testing.T) {
+	e := evidence()
+	measured(&e, "burst", balance.RoundRobin).Algorithm = "OTHER"
+	for i := range e.Scenarios {
+		e.Scenarios[i].P95MS = 0
+	}
+	a := advised(t, e)
 	require.Equal(t, balance.RoundRobin, a.Rules.Rules[traffic.Spike].Algorithm)
-	require.Contains(t, a.Reasons[3].Text, "was not measured as a fixed algorithm in burst")
+	require.Contains(t, a.Reasons[3].Text, "nothing was measured in burst")
 }
 
 func TestLocalNeedsMeasurements(t *testing.T) {
