@@ -52,6 +52,7 @@ func TestAdminErrorsAreProblemDocuments(t *testing.T) {
 		{413, "PUT", "/alb/mode", `{"mode":"` + strings.Repeat("a", adminBodies) + `"}`, "larger"},
 		{422, "PUT", "/alb/mode", `{"mode":"sometimes"}`, ""},
 		{422, "PUT", "/alb/mode", `{"mode":"fixed","algorithm":"BEST"}`, ""},
+		{422, "PUT", "/alb/mode", `{"mode":"adaptive","time_scale":1e-9}`, "below"},
 		{400, "GET", "/alb/decisions?since=yesterday", "", "RFC 3339"},
 		{400, "GET", "/alb/snapshots?limit=-1", "", "limit"},
 		{422, "PUT", "/alb/backends/new", `{}`, "URL"},

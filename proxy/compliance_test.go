@@ -136,3 +136,16 @@ func TestPipelinedRequestsAreAnsweredInOrderBeforeARefusal(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, list[3].StatusCode)
 	require.Equal(t, "malformed_request", list[3].Header.Get("X-Retune-Error"))
 }
+
+// A fault behind a request that fails is no excuse for that failure.
+func TestAFaultBehindAFailureKeepsItsOwnAnswer(t *testing.T) {
+	bad, _ := halfServer(t)
+	p := start(t, nil, bad)
+	c := p.dial()
+	defer c.Close()
+	_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\nHost: x\n\n")
+	require.NoError(t, err)
+	list, _ := answers(t, c, 2)
+	require.Equal(t, http.StatusBadGateway, list[0].StatusCode)
+	require.Equal(t, http.StatusBadRequest, list[1].StatusCode)
+}

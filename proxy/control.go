@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -100,8 +101,14 @@ func (c *control) carryOutLocked(d steering.Decision) {
 	}
 }
 
+// leastScale keeps windows long enough for a loop to follow: at least 10 ms.
+const leastScale = 0.01
+
 // setMode sets adaptive or fixed mode, resets for a measurement, scales time.
 func (c *control) setMode(m steering.Mode, now time.Time) (steering.Mode, error) {
+	if m.TimeScale > 0 && m.TimeScale < leastScale {
+		return steering.Mode{}, fmt.Errorf("time_scale: %v is below %v", m.TimeScale, leastScale)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d, err := c.governor.SetMode(now.UTC(), m)

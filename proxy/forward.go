@@ -155,16 +155,17 @@ var errorAnswers = []struct {
 // answerError answers for a backend that did not.
 func (p *Proxy) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	ctx := r.Context()
-	visitOf(ctx).failed = true
-	fault := wire.FaultOf(ctx)
-	switch cause := context.Cause(ctx); {
-	case fault != nil:
-		p.refuse(w, r, fault)
+	v := visitOf(ctx)
+	v.failed = true
+	if fault := wire.FaultOf(ctx); fault != nil && v.broken.Load() {
+		p.refuse(w, r, fault) // of its body; a fault of what is pipelined behind it has its own answer
 		return
-	case gone(ctx):
+	}
+	if gone(ctx) || v.broken.Load() {
 		p.meters.own("client_gone").Inc()
 		panic(http.ErrAbortHandler) // nobody is left to answer
-	case cause != nil:
+	}
+	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
 	for _, a := range errorAnswers {

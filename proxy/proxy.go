@@ -236,7 +236,7 @@ func (p *Proxy) trafficServer(ctx context.Context) *http.Server {
 
 func (p *Proxy) adminServer(ctx context.Context) *http.Server {
 	s := p.server(ctx, newAdmin(p))
-	s.ReadTimeout = 30 * time.Second
+	s.ReadTimeout = 2 * time.Minute // longer than a profile takes
 	return s
 }
 

@@ -72,6 +72,7 @@ func (b *balancer) attempt(out *http.Request, v *visit, s *seat, now int64) (*ht
 	v.answered.Store(true)
 	v.timer.Stop()
 	v.failed = res.StatusCode >= 500
+	delete(res.Header, "X-Retune-Error") // the proxy's alone to say
 	follow(res, v)
 	return res, nil
 }

@@ -178,7 +178,11 @@ func TestWhatIsRetried(t *testing.T) {
 // An answer that has begun is never replaced, 5xx included.
 func TestAnAnswerIsNeverRetried(t *testing.T) {
 	var n atomic.Int64
-	fails := func(w http.ResponseWriter, _ *http.Request) { n.Add(1); w.WriteHeader(503) }
+	fails := func(w http.ResponseWriter, _ *http.Request) {
+		n.Add(1)
+		w.Header().Set("X-Retune-Error", "forged")
+		w.WriteHeader(503)
+	}
 	p := start(t, nil, backend(t, fails), backend(t, fails))
 	res, _ := p.get("/")
 	require.Equal(t, 503, res.StatusCode)
