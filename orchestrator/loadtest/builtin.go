@@ -13,6 +13,7 @@ import (
 // builtin is the driver that comes with Retune: its own program's load command, open-loop by vegeta.
 type builtin struct{ exe string }
 
+// newBuiltin makes the built-in driver's runner, which needs nothing but our own program.
 func newBuiltin(c Config, why string) (*Runner, error) {
 	exe := c.Exe
 	if exe == "" {

@@ -49,6 +49,7 @@ func (g *generator) once(ctx context.Context, c *http.Client, begin time.Time, a
 	g.out.request(phase, start, time.Now(), code, said)
 }
 
+// get makes one request and reads its answer to the end.
 func get(ctx context.Context, c *http.Client, url, address string) (code int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -62,6 +62,7 @@ func Revive(ctx context.Context, controls map[string]string) error {
 	return errors.Join(failed...)
 }
 
+// putControl puts a body to a control endpoint.
 func putControl(ctx context.Context, url, body string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url, bytes.NewReader([]byte(body)))
 	if err != nil {

@@ -36,6 +36,7 @@ func newK6(ctx context.Context, c Config) (*Runner, error) {
 		program: p, scratch: c.Scratch, patience: usualPatience}, nil
 }
 
+// findK6 is where k6 lies and who says so.
 func findK6(c Config) (path, from string, err error) {
 	if c.K6 != "" {
 		path, err := exec.LookPath(c.K6)

@@ -40,6 +40,7 @@ func (l *logs) read(from io.Reader) {
 	}
 }
 
+// add counts a line.
 func (l *logs) add(line string) {
 	switch _, known := l.times[line]; {
 	case known:
@@ -52,6 +53,7 @@ func (l *logs) add(line string) {
 	}
 }
 
+// lines are the distinct lines in the order in which they came first.
 func (l *logs) lines() (all []string) {
 	for _, line := range l.order {
 		if n := l.times[line]; n > 1 {

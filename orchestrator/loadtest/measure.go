@@ -49,6 +49,7 @@ type cell struct {
 
 func newCell() *cell { return &cell{latency: hdrhistogram.NewPacked(1, longest, 3)} }
 
+// add counts a request, and its latency if it has one.
 func (c *cell) add(s sample) {
 	c.requests++
 	if s.failed {
@@ -62,6 +63,7 @@ func (c *cell) add(s sample) {
 	}
 }
 
+// avg is the mean latency in ms; 0 without samples.
 func (c *cell) avg() float64 { return c.sum / float64(max(1, c.timed)) }
 
 // quantile is a latency in ms; 0 without samples.
@@ -72,6 +74,7 @@ func (c *cell) quantile(percent float64) float64 {
 	return min(c.max, float64(c.latency.ValueAtPercentile(percent))/1000)
 }
 
+// reset empties the cell and keeps its memory.
 func (c *cell) reset() {
 	c.latency.Reset()
 	*c = cell{latency: c.latency}
@@ -118,6 +121,7 @@ func (m *measurement) settleBegin() {
 	m.begin(first)
 }
 
+// begin sets the measured load's start, and counts what was kept back for it.
 func (m *measurement) begin(at time.Time) {
 	m.begun = at
 	for _, s := range m.pending {
@@ -126,6 +130,7 @@ func (m *measurement) begin(at time.Time) {
 	m.pending = nil
 }
 
+// count adds a request of the measured load to its second and to the whole.
 func (m *measurement) count(s sample) {
 	c := m.second(s.start)
 	if c == nil {

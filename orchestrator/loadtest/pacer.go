@@ -51,12 +51,14 @@ func (p *pacer) start(elapsed time.Duration) {
 	}
 }
 
+// free says whether another request may be started, when hits have been.
 func (p *pacer) free(hits uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return int64(hits)-p.done < p.limit
 }
 
+// hand records when the request that is handed out next is due.
 func (p *pacer) hand(due time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -52,7 +52,7 @@ func (s Shape) Planned() int64 {
 	return wholeRequests(sum)
 }
 
-// wholeRequests forgives float64 its last digits: 4 s of 0.75 a second are 3 requests.
+// wholeRequests forgives float64 its last digits: three times 0.1 s at 10 a second are 3 requests.
 func wholeRequests(n float64) int64 { return int64(math.Floor(n + 1e-6)) }
 
 // Rate is the requests per second asked for at an instant of the measured load; 0 outside it. At a step it is the
@@ -108,6 +108,7 @@ type timeline struct {
 	total  int64
 }
 
+// newTimeline lays the phases end to end.
 func newTimeline(phases []Phase) timeline {
 	t := timeline{phases: phases}
 	var at time.Duration

@@ -35,6 +35,7 @@ func (p *points) close() error {
 	return <-p.ended
 }
 
+// flushing swaps two buffers: one fills while the other is written.
 func (p *points) flushing() error {
 	tick := time.NewTicker(flushTime)
 	defer tick.Stop()
@@ -72,6 +73,7 @@ func (p *points) request(phase string, scheduled, end time.Time, code int, said 
 	p.line(metricDuration, scheduled.Add(took), took.Seconds()*1000, tags+`,"name":"app","scenario":"`+phase+`","status":"`+strconv.Itoa(code)+`"`)
 }
 
+// dropped writes a request that could not be started when it was due.
 func (p *points) dropped(at time.Time, phase string) {
 	p.line(metricDropped, at, 1, `"scenario":"`+phase+`"`)
 }
@@ -79,13 +81,16 @@ func (p *points) dropped(at time.Time, phase string) {
 // begin marks the start of the measured load, which may be still to come.
 func (p *points) begin(at time.Time) { p.line(metricEvent, at, 1, `"event":"`+eventBegin+`"`) }
 
+// event writes a marker of something that happened to a backend.
 func (p *points) event(at time.Time, action, detail string) {
 	quoted, _ := json.Marshal(detail) // a string
 	p.line(metricEvent, at, 1, `"detail":`+string(quoted)+`,"event":"`+action+`"`)
 }
 
+// gauge writes a figure that the reader does not measure.
 func (p *points) gauge(metric string, value int64) { p.line(metric, time.Now(), float64(value), "") }
 
+// line appends a line in the order of k6's fields, which the reader relies on.
 func (p *points) line(metric string, at time.Time, value float64, tags string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

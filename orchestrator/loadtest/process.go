@@ -68,6 +68,7 @@ func (c command) run(ctx context.Context, stdout, stderr func(io.Reader), watch 
 	return e, nil
 }
 
+// start starts the command and its readers.
 func (c command) start(stdout, stderr func(io.Reader)) (*child, error) {
 	cmd := exec.Command(c.path, c.args...)
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = c.env, c.dir, childAttr(c.onDeath)
@@ -147,6 +148,7 @@ func (ch *child) interrupt(kill <-chan time.Time, grace time.Duration) <-chan ti
 	return time.After(grace)
 }
 
+// killGroup ends the child and whatever it has started.
 func (ch *child) killGroup() { _ = syscall.Kill(-ch.cmd.Process.Pid, syscall.SIGKILL) }
 
 // drain waits for the pipes to be read to their end, and ends whatever of the group holds them open.
@@ -164,6 +166,7 @@ func (ch *child) drain() {
 	ch.closePipes()
 }
 
+// closePipes ends readers that still wait: for a writer that is none of the group any more.
 func (ch *child) closePipes() {
 	for _, p := range ch.pipes {
 		p.Close()

@@ -1,9 +1,3 @@
-// Package loadtest drives a scenario's load against a target and measures what comes back.
-//
-// A scenario is a Shape (rate over time, events on the timeline, client addresses), run by one of two drivers:
-// the user's own k6 program or the built-in one, each a child process that speaks the same stream of JSON
-// lines. One reader turns the stream into per-second figures, a histogram and a Result; Result.Invalid says
-// why a run is no evidence.
 package loadtest
 
 import (
@@ -144,7 +138,7 @@ type Result struct {
 	Series    []Second         `json:"series"`
 	Marks     []Mark           `json:"marks,omitempty"`
 	Status    map[string]int64 `json:"status,omitempty"` // HTTP status or error code → requests
-	Histogram []byte           `json:"-"`                // HdrHistogram of microseconds, V2 compressed
+	Histogram []byte           `json:"-"`                // HdrHistogram of microseconds, V2 compressed, in base64 as hdrhistogram.Decode reads it
 
 	ExitCode  int      `json:"exit_code"`
 	DriverCPU float64  `json:"driver_cpu"` // share of one core, over the run

@@ -52,6 +52,7 @@ func checkScript(path string) error {
 	return errors.Join(f...)
 }
 
+// readScript reads a script of bearable size.
 func readScript(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.Size() > maxScript {

@@ -77,6 +77,7 @@ func LoadDir(dir string) ([]Scenario, error) {
 	return all, errors.Join(faults...)
 }
 
+// readShape reads the shape file of that name, whose shape must have the same name.
 func readShape(from fs.FS, file string) (Shape, error) {
 	f, err := from.Open(file)
 	if err != nil {

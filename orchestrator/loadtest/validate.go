@@ -45,6 +45,7 @@ func (s Shape) Validate() error {
 	return errors.Join(f...)
 }
 
+// checkPhases checks each phase and, if all is well so far, what they come to.
 func (s Shape) checkPhases(f *faults) {
 	for i, p := range s.Phases {
 		at := fmt.Sprintf("phases[%d]", i)
@@ -60,8 +61,10 @@ func (s Shape) checkPhases(f *faults) {
 	}
 }
 
+// wholeRate says whether r is a rate that both drivers can make.
 func wholeRate(r float64) bool { return r >= 0 && r <= maxRate && r == math.Trunc(r) }
 
+// checkClosed checks the closed loop, where there is one.
 func (s Shape) checkClosed(f *faults) {
 	c := s.Closed
 	if c == nil {
@@ -72,6 +75,7 @@ func (s Shape) checkClosed(f *faults) {
 	f.unless(c.Duration > 0 && time.Duration(c.Duration) <= maxDuration, "closed.duration: %s must be over 0 and at most %s", time.Duration(c.Duration), maxDuration)
 }
 
+// checkEvent checks an event, which stands at the given place of the file.
 func (s Shape) checkEvent(f *faults, at string, e Event) {
 	f.unless(e.Backend != "", "%s.backend: missing", at)
 	f.unless(e.At >= 0 && time.Duration(e.At) <= s.Duration(), "%s.at: %s must lie within the load's %s", at, time.Duration(e.At), s.Duration())
