@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -148,4 +150,63 @@ func TestAFaultBehindAFailureKeepsItsOwnAnswer(t *testing.T) {
 	list, _ := answers(t, c, 2)
 	require.Equal(t, http.StatusBadGateway, list[0].StatusCode)
 	require.Equal(t, http.StatusBadRequest, list[1].StatusCode)
+}
+
+// rawBackend is a server that answers every request with the same bytes, and closes.
+func rawBackend(t *testing.T, answer string) *httptest.Server {
+	return backend(t, func(w http.ResponseWriter, _ *http.Request) {
+		if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_, _ = io.WriteString(c, answer)
+			_ = c.Close()
+		}
+	})
+}
+
+// What a backend answers reaches the client whole, and framed in one way only.
+func TestAnswersOfEveryShapePass(t *testing.T) {
+	for name, c := range map[string]struct {
+		method, answer string
+		status         int
+		body           string
+		without        string // what the client may not see
+	}{
+		"HEAD with a length": {"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", 200, "", ""},
+		"204":                {"GET", "HTTP/1.1 204 No Content\r\n\r\n", 204, "", "Content-Length"},
+		"304":                {"GET", "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n", 304, "", "Content-Length"},
+		"until close":        {"GET", "HTTP/1.1 200 OK\r\n\r\nhello", 200, "hello", ""},
+		"old":                {"GET", "HTTP/1.0 200 OK\r\n\r\nhello", 200, "hello", ""},
+		"CL and TE":          {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 200, "hello", "Content-Length"},
+		"two CL":             {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nhello", 502, "", "hello"},
+		"no status line":     {"GET", "hello\r\n\r\n", 502, "", "hello"},
+		"oversize head":      {"GET", "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", 80<<10) + "\r\n\r\n", 502, "", "aaaa"},
+		"its own Date":       {"GET", "HTTP/1.1 200 OK\r\nDate: then\r\nServer: theirs\r\nContent-Length: 0\r\n\r\n", 200, "", "GMT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := start(t, nil, rawBackend(t, c.answer))
+			got := p.raw(c.method + " / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+			res, err := http.ReadResponse(bufio.NewReader(strings.NewReader(got)), &http.Request{Method: c.method})
+			require.NoError(t, err)
+			require.Equal(t, c.status, res.StatusCode)
+			if c.status == 200 {
+				require.Equal(t, c.body, read(t, res))
+			}
+			if c.without != "" {
+				require.NotContains(t, got, c.without)
+			}
+		})
+	}
+}
+
+// A backend that refuses an upload before its end is heard: the client gets its 413, not a broken connection.
+func TestAnEarlyAnswerOvertakesTheUpload(t *testing.T) {
+	p := start(t, nil, backend(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	}))
+	c := p.dial()
+	defer c.Close()
+	_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n"+strings.Repeat("x", 1<<16))
+	require.NoError(t, err)
+	list, _ := answers(t, c, 1)
+	require.Equal(t, http.StatusRequestEntityTooLarge, list[0].StatusCode)
 }

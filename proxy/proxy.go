@@ -207,13 +207,21 @@ func serve(s *http.Server, ln net.Listener) error {
 	return nil
 }
 
-// drain lets the requests in flight finish.
+// drain lets the requests in flight finish, tunnels too, and cuts what is left when the time is over.
 func (p *Proxy) drain(s *http.Server) {
 	p.draining.Store(true)
 	p.log.Info("draining", "in_flight", p.pool.inFlight(), "at_most", p.config.DrainTimeout)
 	bounded, cancel := context.WithTimeout(context.Background(), p.config.DrainTimeout)
 	defer cancel()
-	if err := s.Shutdown(bounded); err != nil {
+	err := s.Shutdown(bounded)
+	for err == nil && p.pool.inFlight() > 0 { // Shutdown does not wait for connections that switched protocols
+		select {
+		case <-bounded.Done():
+			err = bounded.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if err != nil {
 		p.log.Warn("requests were cut off at the end of the drain", "in_flight", p.pool.inFlight())
 		_ = s.Close()
 	}
