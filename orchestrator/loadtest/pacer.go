@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// maxLate is how late a request may start; one that is due longer is dropped. No target can hold an open load up: it is
+// the driver itself that lags, for want of CPU, and it must not pass its own lag off as the target's latency.
+const maxLate = 250 * time.Millisecond
+
 // pacer is vegeta's Pacer for a timeline: an open load, whose requests start when they are due and not when earlier
 // ones have been answered. While limit requests are under way, those that fall due are dropped and counted.
 type pacer struct {
@@ -31,7 +35,7 @@ func (p *pacer) Pace(elapsed time.Duration, hits uint64) (time.Duration, bool) {
 			time.Sleep(due - elapsed)
 			elapsed = due
 		}
-		if p.free(hits) {
+		if p.free(hits) && elapsed-due <= maxLate {
 			p.next++
 			p.hand(due)
 			return max(0, due-elapsed), false
