@@ -48,10 +48,10 @@ type Config struct {
 
 // Choices is what a new cycle can be made of. The first available of each list is the default.
 type Choices struct {
-	Profiles   []Choice       // default: quick, standard, nightly
-	Generators []Choice       // default: local
-	Drivers    []Choice       // default: auto, k6, builtin
-	Limits     verdict.Limits // zero: verdict.DefaultLimits
+	Profiles   []Choice       `json:"profiles"`   // default: quick, standard, nightly
+	Generators []Choice       `json:"generators"` // default: local
+	Drivers    []Choice       `json:"drivers"`    // default: auto, k6, builtin
+	Limits     verdict.Limits `json:"limits"`     // zero: verdict.DefaultLimits
 }
 
 // Choice is one option of a list.

@@ -51,11 +51,61 @@ func names(from []Choice) string {
 	return strings.Join(all, ", ")
 }
 
-// fail answers a request that ended in an error.
+// fail answers a request that ended in an error: a problem document for programs, a page for people.
 func (s *Server) fail(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
-	status, _ := statusOf(err)
-	_ = c.String(status, err.Error())
+	if strings.HasPrefix(c.Request().URL.Path, apiBase) {
+		s.failAPI(err, c)
+		return
+	}
+	status, advice := statusOf(err)
+	what := reader(err)
+	if status >= http.StatusInternalServerError {
+		s.Log.Error("a page failed", "path", c.Request().URL.Path, "err", err)
+		what = "This page could not be made."
+	}
+	page := problemPage(s.page(http.StatusText(status), ""), status, what, advice, inTheWay(err))
+	if c.Request().Method == http.MethodHead {
+		err = c.NoContent(status)
+	} else {
+		err = s.renderStatus(c, status, page)
+	}
+	if err != nil {
+		s.Log.Info("an error page was not delivered", "err", err)
+	}
+}
+
+// failAPI answers for what never reached a call of the API: no such path, no token, another site.
+func (s *Server) failAPI(err error, c echo.Context) {
+	status, advice := statusOf(err)
+	doc := map[string]any{"status": status, "title": http.StatusText(status), "detail": reader(err)}
+	if status >= http.StatusInternalServerError {
+		s.Log.Error("an API call failed", "path", c.Request().URL.Path, "err", err)
+		doc["detail"] = advice
+	}
+	c.Response().Header().Set("Content-Type", "application/problem+json")
+	if err := c.JSON(status, doc); err != nil {
+		s.Log.Info("a problem document was not delivered", "err", err)
+	}
+}
+
+// reader is an error's text for a reader: echo's without its code.
+func reader(err error) string {
+	if errors.Is(err, echo.ErrNotFound) {
+		return "There is nothing at this address."
+	}
+	if he, ok := errors.AsType[*echo.HTTPError](err); ok {
+		return fmt.Sprint(he.Message)
+	}
+	return err.Error()
+}
+
+// inTheWay is the cycle that an ErrBusy is about; 0: none.
+func inTheWay(err error) int64 {
+	if b, ok := errors.AsType[*busyError](err); ok {
+		return b.Cycle
+	}
+	return 0
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/labstack/echo/v4"
 )
 
@@ -25,6 +26,7 @@ const (
 type Server struct {
 	Config
 	echo *echo.Echo
+	api  huma.API
 	// stopping is closed when Run ends; streams end with it, so that they don't hold up the stop.
 	stopping chan struct{}
 }
@@ -40,12 +42,50 @@ func New(c Config) (*Server, error) {
 	s.echo.HTTPErrorHandler = s.fail
 	s.guard()
 	s.routes()
+	s.newAPI()
 	return s, nil
 }
 
 // routes is every page and probe; the API's are in api.go.
 func (s *Server) routes() {
 	e := s.echo
+	e.GET("/", s.home)
+
+	e.GET("/cycles", s.cycles)
+	e.POST("/cycles", s.startCycle)
+	e.GET("/cycles/:id", s.cycle)
+	e.GET("/cycles/:id/events", s.cycleEvents)
+	e.GET("/cycles/:id/series.json", s.cycleSeries)
+	e.GET("/cycles/:id/decisions", s.cycleDecisions)
+	e.GET("/cycles/:id/cancel", s.askCancel)
+	e.POST("/cycles/:id/cancel", s.cancelCycle)
+
+	e.GET("/runs/:id", s.run)
+	e.GET("/runs/:id/series.json", s.runSeries)
+	e.GET("/runs/:id/series.csv", s.runCSV)
+
+	e.GET("/versions", s.versions)
+	e.POST("/versions", s.applyProposal)
+	e.GET("/versions/propose", s.proposeForm)
+	e.POST("/versions/propose", s.checkProposal)
+	e.GET("/versions/diff", s.choosePair)
+	e.GET("/versions/diff/:pair", s.diffPair)
+	e.GET("/versions/:id", s.version)
+	e.GET("/versions/:id/yaml", s.versionYAML)
+	e.GET("/versions/:id/activate", s.askActivate)
+	e.POST("/versions/:id/activate", s.activate)
+
+	e.GET("/schedules", s.schedules)
+	e.POST("/schedules", s.addSchedule)
+	e.POST("/schedules/:id/run", s.runSchedule)
+	e.POST("/schedules/:id/pause", s.pauseSchedule)
+	e.POST("/schedules/:id/resume", s.resumeSchedule)
+	e.GET("/schedules/:id/delete", s.askDeleteSchedule)
+	e.POST("/schedules/:id/delete", s.deleteSchedule)
+
+	e.GET("/about", s.about)
+	e.GET("/static/*", s.static)
+	e.GET("/favicon.ico", s.favicon)
 	e.GET("/healthz", s.healthz)
 	e.GET("/readyz", s.readyz)
 	e.GET("/metrics", echo.WrapHandler(s.Metrics))

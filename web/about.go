@@ -1,0 +1,66 @@
+package web
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"retune/orchestrator"
+	"retune/orchestrator/verdict"
+)
+
+const shownActivations = 50
+
+// aboutView is what the program knows of its machine and of itself.
+type aboutView struct {
+	Noise       []noiseView
+	Activations []orchestrator.Activation
+	Operations  []operation
+}
+
+// noiseView is the known noise under one profile and driver, and what it lets a judge see.
+type noiseView struct {
+	orchestrator.KnownNoise
+	Sees []verdict.Resolution `json:"sees"`
+}
+
+// operation is one call of the API.
+type operation struct{ Method, Path, Summary string }
+
+func (s *Server) about(c echo.Context) error {
+	ctx := c.Request().Context()
+	v := aboutView{Operations: s.operations()}
+	var err error
+	if v.Noise, err = s.noise(ctx); err != nil {
+		return err
+	}
+	if v.Activations, err = s.History.Activations(ctx, shownActivations); err != nil {
+		return err
+	}
+	return s.render(c, aboutPage(s.page("About", "About"), v))
+}
+
+func (s *Server) noise(ctx context.Context) (views []noiseView, err error) {
+	all, err := s.History.AllNoise(ctx)
+	for _, n := range all {
+		views = append(views, noiseView{n, verdict.Resolve(n.Known, s.Choices.Limits, verdict.ShouldLook(n.Profile))})
+	}
+	return views, err
+}
+
+// operations lists the API as its description does, by path.
+func (s *Server) operations() (list []operation) {
+	for path, item := range s.api.OpenAPI().Paths {
+		for method, op := range map[string]*operationDoc{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "DELETE": item.Delete} {
+			if op != nil {
+				list = append(list, operation{method, path, op.Summary})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b operation) int {
+		return strings.Compare(a.Path+a.Method, b.Path+b.Method)
+	})
+	return list
+}

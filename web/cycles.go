@@ -1,0 +1,306 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"retune/orchestrator"
+	"retune/orchestrator/advisor"
+	"retune/orchestrator/loadtest"
+	"retune/orchestrator/switchlog"
+	"retune/orchestrator/verdict"
+	"retune/proxy/steering"
+)
+
+const (
+	cyclesPerPage = 25
+	// searchDepth bounds how many cycles a filter looks through for one page.
+	searchDepth = 1000
+)
+
+func cyclePath(id int64) string { return "/cycles/" + strconv.FormatInt(id, 10) }
+
+// cyclesView is one page of the list.
+type cyclesView struct {
+	Cycles []orchestrator.Cycle
+	Status string // the filter; empty: all
+	Next   int64  // before=; 0: this is the last page
+}
+
+func (s *Server) cycles(c echo.Context) error {
+	before, err := queryID(c, "before")
+	if err != nil {
+		return err
+	}
+	v := cyclesView{Status: c.QueryParam("status")}
+	if v.Cycles, v.Next, err = s.cyclesWith(c.Request().Context(), v.Status, cyclesPerPage, before); err != nil {
+		return err
+	}
+	return s.render(c, cyclesPage(s.page("Cycles", "Cycles"), v))
+}
+
+// cyclesWith lists the newest cycles of a status before the one given, at most limit, and where the next page starts.
+func (s *Server) cyclesWith(ctx context.Context, status string, limit int, before int64) (found []orchestrator.Cycle, next int64, err error) {
+	for seen := 0; seen < searchDepth; {
+		batch, err := s.History.Cycles(ctx, limit+1, before)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, cy := range batch {
+			if status != "" && string(cy.Status) != status {
+				continue
+			}
+			if len(found) == limit {
+				return found, found[limit-1].ID, nil
+			}
+			found = append(found, cy)
+		}
+		if len(batch) <= limit {
+			return found, 0, nil
+		}
+		seen += len(batch)
+		before = batch[len(batch)-1].ID
+	}
+	return found, before, nil
+}
+
+// cycleView is everything that is known of one cycle.
+type cycleView struct {
+	liveView
+	Pointer  orchestrator.Pointer
+	Runs     []orchestrator.Run
+	Calls    []advisor.Call
+	Switches []runSwitch
+	Sees     []verdict.Resolution // what this machine's noise lets a judge see
+}
+
+// runSwitch is a switch of algorithm within a run.
+type runSwitch struct {
+	Run int64
+	switchlog.Switch
+}
+
+func (s *Server) cycle(c echo.Context) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	v, err := s.cycleView(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	return s.render(c, cyclePage(s.page(fmt.Sprintf("Cycle %d", id), "Cycles"), v))
+}
+
+func (s *Server) cycleView(ctx context.Context, id int64) (v cycleView, err error) {
+	cy, err := s.History.Cycle(ctx, id)
+	if err != nil {
+		return v, err
+	}
+	if v.liveView, err = s.liveView(ctx, cy); err != nil {
+		return v, err
+	}
+	if v.Pointer, err = s.History.Pointer(ctx); err != nil && !errors.Is(err, orchestrator.ErrNotFound) {
+		return v, err
+	}
+	if v.Runs, err = s.History.Runs(ctx, id); err != nil {
+		return v, err
+	}
+	if v.Calls, err = s.History.Calls(ctx, id); err != nil {
+		return v, err
+	}
+	if cy.Status.Ended() {
+		if _, v.Switches, err = s.switches(ctx, v.Runs, id); err != nil {
+			return v, err
+		}
+	}
+	v.Sees, err = s.resolution(ctx, cy)
+	return v, err
+}
+
+// switches reads a cycle's decisions, and what each switch within its runs brought.
+func (s *Server) switches(ctx context.Context, runs []orchestrator.Run, cycle int64) ([]steering.Decision, []runSwitch, error) {
+	decisions, err := s.History.Decisions(ctx, cycle)
+	if err != nil {
+		return nil, nil, err
+	}
+	snapshots, err := s.History.Snapshots(ctx, cycle)
+	if err != nil {
+		return nil, nil, err
+	}
+	var found []runSwitch
+	for _, r := range runs {
+		if !slices.ContainsFunc(decisions, func(d steering.Decision) bool { return d.Switched && during(r.Result, d) }) {
+			continue // spares reading its series
+		}
+		if r, err = s.History.Run(ctx, r.ID); err != nil {
+			return nil, nil, err
+		}
+		for _, sw := range switchlog.Analyse(r.Result, decisions, snapshots) {
+			found = append(found, runSwitch{r.ID, sw})
+		}
+	}
+	return decisions, found, nil
+}
+
+func during(r loadtest.Result, d steering.Decision) bool {
+	return !d.At.Before(r.Started) && d.At.Before(r.Started.Add(r.Duration))
+}
+
+// resolution is what the known noise of this machine lets a judge see under a cycle's profile and driver.
+func (s *Server) resolution(ctx context.Context, cy orchestrator.Cycle) ([]verdict.Resolution, error) {
+	all, err := s.History.AllNoise(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range all {
+		if n.Profile == cy.Profile && n.Driver == cy.Driver {
+			return verdict.Resolve(n.Known, cy.Limits, verdict.ShouldLook(cy.Profile)), nil
+		}
+	}
+	return nil, nil
+}
+
+// cycleDecisions lists the decisions that the proxy took during a cycle.
+func (s *Server) cycleDecisions(c echo.Context) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	if _, err := s.History.Cycle(ctx, id); err != nil {
+		return err
+	}
+	decisions, err := s.History.Decisions(ctx, id)
+	if err != nil {
+		return err
+	}
+	onlySwitches := c.QueryParam("show") == "switches"
+	if onlySwitches {
+		decisions = slices.DeleteFunc(decisions, func(d steering.Decision) bool { return !d.Switched })
+	}
+	return s.render(c, decisionsPage(s.page(fmt.Sprintf("Decisions of cycle %d", id), "Cycles"), id, decisions, onlySwitches))
+}
+
+// startForm is what a person or a program asks for; empty fields mean the defaults.
+type startForm struct {
+	Kind      string   `form:"kind"`
+	Profile   string   `form:"profile"`
+	Generator string   `form:"generator"`
+	Driver    string   `form:"driver"`
+	Scenarios []string `form:"scenarios"`
+	Proposal  string   `form:"proposal"`
+	Force     bool     `form:"force"`
+}
+
+func (s *Server) startCycle(c echo.Context) error {
+	var f startForm
+	if err := c.Bind(&f); err != nil {
+		return err
+	}
+	r, err := s.request(f)
+	if err != nil {
+		return err
+	}
+	r.Trigger, r.Actor = "web", actor(c)
+	cy, err := s.enqueue(c.Request().Context(), r)
+	if err != nil {
+		return err
+	}
+	return c.Redirect(http.StatusSeeOther, cyclePath(cy.ID))
+}
+
+// request checks a form against the choices that there are.
+func (s *Server) request(f startForm) (r orchestrator.Request, err error) {
+	r = orchestrator.Request{
+		Kind: orchestrator.Kind(f.Kind), Target: s.Target, Limits: s.Choices.Limits,
+		Scenarios: f.Scenarios, Proposal: f.Proposal, Force: f.Force, Generator: f.Generator,
+	}
+	switch r.Kind {
+	case "":
+		r.Kind = orchestrator.Tune
+	case orchestrator.Tune, orchestrator.Calibrate, orchestrator.Bench:
+	default:
+		return r, invalid("kind %q is not known: choose one of tune, calibrate, bench", f.Kind)
+	}
+	profile, err := pick("profile", f.Profile, s.Choices.Profiles)
+	if err != nil {
+		return r, err
+	}
+	driver, err := pick("driver", f.Driver, s.Choices.Drivers)
+	if err != nil {
+		return r, err
+	}
+	r.Profile, r.Driver = loadtest.Profile(profile), loadtest.Driver(driver)
+	if r.Proposal == "" {
+		r.Generator, err = pick("generator", f.Generator, s.Choices.Generators)
+		return r, err
+	}
+	r.Generator = "file"
+	_, err = parseRules(r.Proposal)
+	return r, err
+}
+
+// enqueue queues a cycle; a busyError names the one that is in the way.
+func (s *Server) enqueue(ctx context.Context, r orchestrator.Request) (orchestrator.Cycle, error) {
+	cy, err := s.Starter.Enqueue(ctx, r)
+	return cy, busy(cy, err)
+}
+
+// busy adds to an ErrBusy which cycle is in the way.
+func busy(cy orchestrator.Cycle, err error) error {
+	if errors.Is(err, orchestrator.ErrBusy) {
+		return &busyError{cy.ID, err}
+	}
+	return err
+}
+
+// busyError is ErrBusy with the cycle that is queued or running.
+type busyError struct {
+	Cycle int64
+	err   error
+}
+
+func (e *busyError) Error() string { return e.err.Error() }
+func (e *busyError) Unwrap() error { return e.err }
+
+// askCancel shows what a cancel will do, for confirmation.
+func (s *Server) askCancel(c echo.Context) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	cy, err := s.History.Cycle(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	return s.render(c, cancelPage(s.page(fmt.Sprintf("Cancel cycle %d?", id), "Cycles"), cy))
+}
+
+func (s *Server) cancelCycle(c echo.Context) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	if err := s.Starter.Cancel(c.Request().Context(), id, actor(c)); err != nil {
+		return err
+	}
+	return c.Redirect(http.StatusSeeOther, cyclePath(id))
+}
+
+// indented is JSON for reading; what isn't JSON comes back as it is.
+func indented(raw []byte) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return b.String()
+}

@@ -1,0 +1,275 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"retune/orchestrator"
+	"retune/proxy/steering"
+)
+
+// newServer is a server over a store, ready to be asked.
+func newServer(t *testing.T, m *memory, change ...func(*Config)) *Server {
+	t.Helper()
+	c := Config{
+		Starter: m, History: m, Schedules: m, Version: "test",
+		Proxy: func(context.Context) (steering.Status, error) { return storyProxy(), nil },
+		Choices: Choices{Generators: []Choice{
+			{Name: "local", About: "no model"}, {Name: "openai", Missing: "set OPENAI_API_KEY"},
+		}},
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	s, err := New(c)
+	require.NoError(t, err)
+	return s
+}
+
+// ask sends one request as a browser on this machine would.
+func ask(t *testing.T, s *Server, method, path string, form url.Values, header ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequest(method, path, strings.NewReader(form.Encode()))
+	r.Host = "127.0.0.1:8090"
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, r)
+	return w
+}
+
+// pages is every page, for the tests that walk over all of them.
+var pages = []string{
+	"/", "/cycles?status=kept", "/cycles/1", "/cycles/3", "/cycles/4", "/cycles/7", "/cycles/1/decisions", "/cycles/7/cancel", "/runs/2",
+	"/versions", "/versions/3", "/versions/diff/2..5", "/versions/propose", "/versions/2/activate",
+	"/schedules", "/schedules/1/delete", "/about",
+}
+
+func TestEveryPageAnswersWithItsTitleAndItsGuards(t *testing.T) {
+	s := newServer(t, story())
+	for _, path := range append(pages, "/cycles", "/cycles/2", "/cycles/6", "/versions/1") {
+		w := ask(t, s, "GET", path, nil)
+		require.Equal(t, http.StatusOK, w.Code, "%s: %s", path, w.Body)
+		require.Contains(t, w.Body.String(), "<title>", path)
+		require.Equal(t, contentPolicy, w.Header().Get("Content-Security-Policy"), path)
+		require.Equal(t, "nosniff", w.Header().Get("X-Content-Type-Options"), path)
+	}
+}
+
+func TestAnEmptyStoreTeaches(t *testing.T) {
+	s := newServer(t, newMemory(), func(c *Config) { c.Proxy = nil })
+	require.Contains(t, ask(t, s, "GET", "/", nil).Body.String(), "retune cycle --profile quick")
+	for _, path := range []string{"/cycles", "/versions", "/versions/propose", "/schedules", "/about"} {
+		require.Equal(t, http.StatusOK, ask(t, s, "GET", path, nil).Code, path)
+	}
+}
+
+func TestUntrustedTextStaysText(t *testing.T) {
+	m := story()
+	m.versionList[4].YAML += "# " + hostile
+	m.cycleList[1].Why = hostile
+	s := newServer(t, m)
+	for _, path := range append(pages, "/cycles", "/cycles/2", "/cycles/6", "/versions/1", "/versions/4", "/versions/5") {
+		page := ask(t, s, "GET", path, nil).Body.String()
+		require.NotContains(t, page, "<script>alert", path)
+		require.NotContains(t, page, `" onload=`, path)
+	}
+	require.Contains(t, ask(t, s, "GET", "/cycles/2", nil).Body.String(), "&lt;script&gt;alert(1)")
+}
+
+func TestErrorsHaveTheirStatusAndSayWhatToDo(t *testing.T) {
+	s := newServer(t, story())
+	for _, c := range []struct {
+		method, path string
+		form         url.Values
+		status       int
+		says         string
+	}{
+		{"GET", "/cycles/99", nil, 404, "not found"},
+		{"GET", "/cycles/x", nil, 404, "There is nothing at this address."},
+		{"GET", "/nowhere", nil, 404, "There is nothing at this address."},
+		{"GET", "/versions/diff/abc", nil, 422, "write it as 3..4"},
+		{"GET", "/versions/diff/1..99", nil, 404, "v99"},
+		{"GET", "/cycles?before=x", nil, 422, "is no number"},
+		{"POST", "/cycles", url.Values{"profile": {"quick"}}, 409, "/cycles/7"},
+		{"POST", "/cycles", url.Values{"profile": {"huge"}}, 422, "choose one of quick, standard, nightly"},
+		{"POST", "/cycles", url.Values{"generator": {"openai"}}, 422, "set OPENAI_API_KEY"},
+		{"POST", "/versions/2/activate", url.Values{"reason": {"try"}}, 409, "A cycle is measuring a candidate"},
+		{"POST", "/versions/2/activate", url.Values{"reason": {" "}}, 422, "a reason is needed"},
+		{"POST", "/schedules", url.Values{"name": {"n"}, "cron": {"61 * * * *"}}, 422, "cron"},
+		{"POST", "/schedules", url.Values{"name": {"n"}, "cron": {"0 0 30 2 *"}}, 422, "cron"},
+		{"POST", "/schedules", url.Values{"name": {"n"}, "cron": {"0 3 * * *"}, "time_zone": {"Mars/Olympus"}}, 422, "Mars/Olympus"},
+		{"POST", "/schedules/9/run", url.Values{}, 404, "not found"},
+	} {
+		w := ask(t, s, c.method, c.path, c.form)
+		require.Equal(t, c.status, w.Code, "%s %s: %s", c.method, c.path, w.Body)
+		require.Contains(t, w.Body.String(), c.says, "%s %s", c.method, c.path)
+		require.Contains(t, w.Body.String(), "Back to the overview", c.path)
+	}
+}
+
+type brokenHistory struct{ *memory }
+
+func (brokenHistory) Cycles(context.Context, int, int64) ([]orchestrator.Cycle, error) {
+	return nil, errors.New("dial unix /secret/path: refused")
+}
+
+func TestAFailingStoreIsA500WithoutItsInside(t *testing.T) {
+	s := newServer(t, story(), func(c *Config) { c.History = brokenHistory{story()} })
+	for _, path := range []string{"/", "/api/v1/cycles"} {
+		w := ask(t, s, "GET", path, nil)
+		require.Equal(t, http.StatusInternalServerError, w.Code)
+		require.NotContains(t, w.Body.String(), "secret")
+		require.Contains(t, w.Body.String(), "Trying again does no harm")
+	}
+}
+
+func TestAnotherSitesPageCannotWrite(t *testing.T) {
+	m := newMemory()
+	s := newServer(t, m)
+	for _, path := range []string{"/cycles", "/api/v1/cycles"} {
+		require.Equal(t, http.StatusForbidden, ask(t, s, "POST", path, url.Values{}, "Sec-Fetch-Site", "cross-site").Code)
+		require.Equal(t, http.StatusForbidden, ask(t, s, "POST", path, url.Values{}, "Origin", "http://evil.example").Code)
+	}
+	require.Empty(t, m.cycleList, "a refused request changed something")
+	w := ask(t, s, "POST", "/cycles", url.Values{}, "Sec-Fetch-Site", "same-origin")
+	require.Equal(t, http.StatusSeeOther, w.Code)
+	require.Equal(t, "/cycles/1", w.Header().Get("Location"))
+}
+
+func TestAStrangersNameForThisMachineIsRefused(t *testing.T) {
+	for host, status := range map[string]int{
+		"127.0.0.1:8090": 200, "localhost": 200, "localhost:1": 200, "[::1]:8090": 200, "evil.example": 421, "127.0.0.1.evil.example:8090": 421, "": 421,
+	} {
+		r := httptest.NewRequest("GET", "/cycles", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		newServer(t, story()).Handler().ServeHTTP(w, r)
+		require.Equal(t, status, w.Code, "Host: %q", host)
+	}
+}
+
+func TestATokenIsAskedOfAllButProbes(t *testing.T) {
+	s := newServer(t, story(), func(c *Config) { c.Token = "sesame" })
+	w := ask(t, s, "GET", "/", nil)
+	require.Equal(t, http.StatusUnauthorized, w.Code)
+	require.Contains(t, w.Header().Get("WWW-Authenticate"), "Basic")
+	require.Equal(t, http.StatusUnauthorized, ask(t, s, "GET", "/api/v1/cycles", nil, "Authorization", "Bearer wrong").Code)
+	require.Equal(t, http.StatusUnauthorized, ask(t, s, "GET", "/metrics", nil).Code)
+	require.Equal(t, http.StatusOK, ask(t, s, "GET", "/healthz", nil).Code)
+	require.Equal(t, http.StatusOK, ask(t, s, "GET", "/readyz", nil).Code)
+	require.Equal(t, http.StatusOK, ask(t, s, "GET", "/api/v1/cycles", nil, "Authorization", "Bearer sesame").Code)
+	r := httptest.NewRequest("GET", "/", nil)
+	r.SetBasicAuth("kostas", "sesame")
+	rec := httptest.NewRecorder()
+	s.Handler().ServeHTTP(rec, r)
+	require.Equal(t, http.StatusOK, rec.Code, rec.Body)
+}
+
+func TestAnOpenAddressWithoutATokenIsRefused(t *testing.T) {
+	m := newMemory()
+	for addr, ok := range map[string]bool{"127.0.0.1:0": true, "localhost:8090": true, "[::1]:1": true, "0.0.0.0:8090": false, ":8090": false, "10.0.0.1:80": false} {
+		_, err := New(Config{Starter: m, History: m, Schedules: m, Addr: addr})
+		require.Equal(t, ok, err == nil, "%s: %v", addr, err)
+		_, err = New(Config{Starter: m, History: m, Schedules: m, Addr: addr, Token: "t"})
+		require.NoError(t, err, addr)
+	}
+}
+
+func TestReadyzNamesEachCheck(t *testing.T) {
+	s := newServer(t, newMemory(), func(c *Config) {
+		c.Ready = func(context.Context) map[string]error {
+			return map[string]error{"postgres": nil, "proxy": errors.New("connection refused")}
+		}
+	})
+	w := ask(t, s, "GET", "/readyz", nil)
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.JSONEq(t, `{"ready":false,"checks":{"postgres":"ok","proxy":"connection refused"}}`, w.Body.String())
+}
+
+// serve runs the server on a port of its own until the test ends, and returns its address and a stop that waits.
+func serve(t *testing.T, m *memory, change ...func(*Config)) (base string, stop func()) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := newServer(t, m, append(change, func(c *Config) { c.Listener = ln })...)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		require.NoError(t, <-ended)
+	}
+	t.Cleanup(stop)
+	return "http://" + ln.Addr().String(), stop
+}
+
+func TestAStreamFollowsACycleToItsEnd(t *testing.T) {
+	for _, path := range []string{"/cycles/7/events", "/api/v1/cycles/7/events"} {
+		m := story()
+		base, _ := serve(t, m)
+		resp, err := http.Get(base + path)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
+		events := bufio.NewScanner(resp.Body)
+		events.Buffer(nil, 1<<20)
+		first := until(t, events, "event: live")
+		require.Contains(t, first, "id: 1")
+		m.end(7, orchestrator.Kept, "p95 fell.")
+		rest := until(t, events, "event: done")
+		require.Contains(t, rest, "kept")
+		remaining, err := io.ReadAll(resp.Body)
+		require.NoError(t, err, "the stream ends by itself after done")
+		require.NotContains(t, string(remaining), "event:")
+	}
+}
+
+// until reads lines up to one, and returns them all.
+func until(t *testing.T, lines *bufio.Scanner, want string) string {
+	t.Helper()
+	var seen []string
+	for lines.Scan() {
+		seen = append(seen, lines.Text())
+		if lines.Text() == want {
+			return strings.Join(seen, "\n")
+		}
+	}
+	t.Fatalf("no %q in %q", want, seen)
+	return ""
+}
+
+func TestAnEndedCyclesStreamIsDoneAtOnce(t *testing.T) {
+	w := ask(t, newServer(t, story()), "GET", "/cycles/1/events", nil)
+	require.Contains(t, w.Body.String(), "event: live")
+	require.Contains(t, w.Body.String(), "event: done\ndata: kept")
+}
+
+func TestStopEndsTheStreams(t *testing.T) {
+	base, stop := serve(t, story())
+	resp, err := http.Get(base + "/cycles/7/events")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	stop()
+	_, err = io.ReadAll(resp.Body)
+	require.NoError(t, err, "the stream was cut, not ended")
+}
