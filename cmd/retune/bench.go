@@ -10,8 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
 
 	"retune/orchestrator"
 	"retune/orchestrator/loadtest"
@@ -127,11 +126,11 @@ func (c *benchCmd) bed(ctx context.Context, log *slog.Logger, stderr io.Writer) 
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	g := &errgroup.Group{}
-	bed := &testBed{plan: plan, stop: func() { cancel(); g.Wait(); os.RemoveAll(dir) }}
+	var kept sync.WaitGroup
+	bed := &testBed{plan: plan, stop: func() { cancel(); kept.Wait(); os.RemoveAll(dir) }}
 	back, listen, admin := addrs[:4], addrs[4], addrs[5]
 	for _, p := range c.processes(dir, back, listen, admin) {
-		g.Go(func() error { return p.keep(ctx, log, stderr) })
+		kept.Go(func() { p.keep(ctx, log, stderr) })
 		if err := p.ready(ctx); err != nil {
 			bed.stop()
 			return nil, err
@@ -148,29 +147,21 @@ func (c *benchCmd) bed(ctx context.Context, log *slog.Logger, stderr io.Writer) 
 }
 
 func (c *benchCmd) processes(dir string, back []string, listen, admin string) []*child {
-	backends := []string{"backends", "--listen", strings.Join(back, ",")}
+	var more []string
 	if c.Reference {
-		backends = append(backends, "--sigma", "0", "--concurrency", "0")
+		more = []string{"--sigma", "0", "--concurrency", "0"}
 	}
-	proxy := []string{"proxy", "--listen", listen, "--admin", admin, "--rules", filepath.Join(dir, "decision-rules.yml"), "--trust", "127.0.0.0/8", "--log-level", c.LogLevel.String()}
-	for i, b := range demoBackends {
-		proxy = append(proxy, "--backend", fmt.Sprintf("%s=http://%s,weight=%s", b.id, back[i], b.weight))
-	}
-	return []*child{{name: "backends", args: backends, waitFor: back}, {name: "proxy", args: proxy, waitFor: []string{admin, listen}}}
+	return []*child{demoChild(back, more...), proxyChild(listen, admin, filepath.Join(dir, "decision-rules.yml"), c.LogLevel, demoFlags(back))}
 }
 
 func (c *benchCmd) scenarios(url string, back []string, plan orchestrator.Plan) (all []loadtest.Scenario, err error) {
-	controls := map[string]string{}
-	for i, b := range demoBackends {
-		controls[b.id] = "http://" + back[i] + "/control"
-	}
 	for _, s := range loadtest.Shapes() {
 		closed := s.Closed != nil
 		if closed != c.Reference || (len(c.Scenario) > 0 && !slices.Contains(c.Scenario, s.Name)) {
 			continue
 		}
 		p := loadtest.Profile(c.Profile)
-		all = append(all, loadtest.Scenario{Shape: s.Scaled(p), Profile: p, Target: url, Controls: controls, Warm: plan.Warm, Seed: 1})
+		all = append(all, loadtest.Scenario{Shape: s.Scaled(p), Profile: p, Target: url, Controls: demoControls(back), Warm: plan.Warm, Seed: 1})
 	}
 	if len(all) == 0 {
 		return nil, usage("no such scenario: %s", strings.Join(c.Scenario, ", "))

@@ -40,6 +40,16 @@ func noColor() bool { return os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") ==
 // webPort is the customary PORT, for --web's default.
 func webPort() string { return os.Getenv("PORT") }
 
+// childEnv is our environment for a process that needs no secret of the orchestrator's. What an environment file
+// had is in it already.
+func childEnv() []string {
+	all := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains([]string{"OPENAI_API_KEY", "DATABASE_URL", "RETUNE_AUTH_TOKEN", "RETUNE_ENV_FILE"}, name)
+	})
+	return append(all, "RETUNE_ENV_FILE="+os.DevNull)
+}
+
 // defaultData is where everything is kept when --data is not given: /var/lib/retune for root, whose home other
 // accounts can't enter, else the user's own data folder.
 func defaultData() string {

@@ -37,14 +37,12 @@ func (c *cycleCmd) Run(ctx context.Context, o *output) error {
 		}
 		return c.follow(ctx, o, api)
 	}
-	log := c.logger(o.err)
 	c.NoCalibrate = true
 	if c.LogLevel == slog.LevelInfo {
 		c.LogLevel = slog.LevelWarn // the progress is what is looked at
 	}
-	log = c.logger(o.err)
 	var outcome error
-	err := c.up(ctx, log, o.err, func(ctx context.Context, s *serving) error {
+	err := c.up(ctx, c.logger(o.err), o.err, func(ctx context.Context, s *serving) error {
 		f := serverFlags{Server: "http://" + s.listener.Addr().String(), Token: c.AuthToken}
 		api, err := f.client()
 		if err == nil {

@@ -19,7 +19,7 @@ type logFlags struct {
 // logger writes to w, which is the terminal or what a supervisor collects.
 func (f logFlags) logger(w io.Writer) *slog.Logger {
 	if f.LogFormat == "text" || f.LogFormat == "auto" && terminal(w) {
-		return slog.New(tint.NewHandler(w, &tint.Options{
+		return slog.New(tint.NewTextHandler(w, &tint.Options{
 			Level: f.LogLevel, TimeFormat: time.TimeOnly, NoColor: noColor() || !terminal(w),
 		}))
 	}

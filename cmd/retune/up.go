@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -51,14 +52,18 @@ func (f *upFlags) up(ctx context.Context, log *slog.Logger, stderr io.Writer, th
 	if len(f.Backend) == 0 && len(f.Demo) != len(demoBackends) {
 		return usage("--demo wants %d addresses, got %d", len(demoBackends), len(f.Demo))
 	}
+	data, err := f.dataDir()
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
 	if err := f.free(); err != nil {
 		return err
 	}
 	children, stop := context.WithCancel(context.WithoutCancel(ctx))
-	g := &errgroup.Group{}
-	defer func() { stop(); g.Wait() }() // after the orchestrator: a trial's rollback needs the proxy
-	for _, c := range f.children() {
-		g.Go(func() error { return c.keep(children, log, stderr) })
+	var kept sync.WaitGroup
+	defer func() { stop(); kept.Wait() }() // after the orchestrator: a trial's rollback needs the proxy
+	for _, c := range f.children(data) {
+		kept.Go(func() { c.keep(children, log, stderr) })
 		if err := c.ready(ctx); err != nil {
 			return err
 		}
@@ -97,35 +102,51 @@ func (f *upFlags) free() error {
 }
 
 // children are the processes beside the orchestrator, in the order in which they start.
-func (f *upFlags) children() (all []*child) {
-	data, err := f.dataDir()
-	if err != nil {
-		data = os.TempDir()
+func (f *upFlags) children(data string) []*child {
+	rules := filepath.Join(data, "decision-rules.yml")
+	if len(f.Backend) > 0 {
+		return []*child{proxyChild(f.Listen, f.Admin, rules, f.LogLevel, f.Backend)}
 	}
-	proxy := []string{"proxy", "--listen", f.Listen, "--admin", f.Admin, "--rules", filepath.Join(data, "decision-rules.yml"), "--trust", "127.0.0.0/8", "--log-level", f.LogLevel.String()}
-	if len(f.Backend) == 0 {
-		f.Control = map[string]string{}
-		for i, b := range demoBackends {
-			proxy = append(proxy, "--backend", fmt.Sprintf("%s=http://%s,weight=%s", b.id, f.Demo[i], b.weight))
-			f.Control[b.id] = "http://" + f.Demo[i] + "/control"
-		}
-		all = append(all, &child{name: "backends", args: []string{"backends", "--listen", strings.Join(f.Demo, ",")}, waitFor: f.Demo})
+	f.Control = demoControls(f.Demo)
+	return []*child{demoChild(f.Demo), proxyChild(f.Listen, f.Admin, rules, f.LogLevel, demoFlags(f.Demo))}
+}
+
+// demoChild is the demo backends at these addresses.
+func demoChild(addrs []string, more ...string) *child {
+	return &child{name: "backends", args: append([]string{"backends", "--listen", strings.Join(addrs, ",")}, more...), waitFor: addrs}
+}
+
+// proxyChild is a proxy over backends as its --backend takes them.
+func proxyChild(listen, admin, rules string, level slog.Level, backends []string) *child {
+	c := &child{name: "proxy", waitFor: []string{admin, listen}}
+	c.args = []string{"proxy", "--listen", listen, "--admin", admin, "--rules", rules, "--trust", "127.0.0.0/8", "--log-level", level.String()}
+	for _, b := range backends {
+		c.args = append(c.args, "--backend", b)
 	}
-	for _, b := range f.Backend {
-		proxy = append(proxy, "--backend", b)
+	return c
+}
+
+// demoFlags are the demo backends at these addresses, as the proxy's --backend takes them.
+func demoFlags(addrs []string) (all []string) {
+	for i, b := range demoBackends {
+		all = append(all, fmt.Sprintf("%s=http://%s,weight=%s", b.id, addrs[i], b.weight))
 	}
-	var env []string
-	if f.AdminToken != "" {
-		env = append(env, "RETUNE_ADMIN_TOKEN="+f.AdminToken)
+	return all
+}
+
+// demoControls are their control endpoints.
+func demoControls(addrs []string) map[string]string {
+	all := map[string]string{}
+	for i, b := range demoBackends {
+		all[b.id] = "http://" + addrs[i] + "/control"
 	}
-	return append(all, &child{name: "proxy", args: proxy, env: env, waitFor: []string{f.Admin, f.Listen}})
+	return all
 }
 
 // child is a process of ours that is started anew when it ends by itself.
 type child struct {
 	name    string
 	args    []string
-	env     []string // beside our own
 	waitFor []string // addresses that it takes connections on once it is ready
 }
 
@@ -133,19 +154,19 @@ type child struct {
 const stopWithin = 20 * time.Second
 
 // keep runs the child until ctx ends, then stops it and waits.
-func (c *child) keep(ctx context.Context, log *slog.Logger, stderr io.Writer) error {
-	for ctx.Err() == nil {
+func (c *child) keep(ctx context.Context, log *slog.Logger, stderr io.Writer) {
+	for {
 		err := c.run(ctx, stderr)
 		if ctx.Err() != nil {
-			return nil
+			return
 		}
 		log.Error("a process ended by itself; starting it again", "process", c.name, "error", err)
 		select {
 		case <-ctx.Done():
+			return
 		case <-time.After(time.Second):
 		}
 	}
-	return nil
 }
 
 func (c *child) run(ctx context.Context, stderr io.Writer) error {
@@ -154,7 +175,7 @@ func (c *child) run(ctx context.Context, stderr io.Writer) error {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, exe, c.args...)
-	cmd.Env = append(os.Environ(), c.env...)
+	cmd.Env = childEnv()
 	cmd.Stdout, cmd.Stderr = stderr, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches us alone; we stop them in order
 	dieWithUs(cmd.SysProcAttr)
