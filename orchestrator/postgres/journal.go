@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -46,11 +45,11 @@ func execAll(b interface{ Exec(f func(int, error)) }) (first error) {
 func decisionParams(cycle, run int64, list []steering.Decision) ([]queries.SaveDecisionParams, error) {
 	params := make([]queries.SaveDecisionParams, len(list))
 	for i, d := range list {
-		gates, err := json.Marshal(d.Gates)
+		gates, err := encode(d.Gates)
 		if err != nil {
 			return nil, err
 		}
-		snapshot, err := json.Marshal(d.Snapshot)
+		snapshot, err := encode(d.Snapshot)
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +66,7 @@ func decisionParams(cycle, run int64, list []steering.Decision) ([]queries.SaveD
 func snapshotParams(cycle, run int64, list []traffic.Snapshot) ([]queries.SaveSnapshotParams, error) {
 	params := make([]queries.SaveSnapshotParams, len(list))
 	for i, sn := range list {
-		b, err := json.Marshal(sn)
+		b, err := encode(sn)
 		if err != nil {
 			return nil, err
 		}

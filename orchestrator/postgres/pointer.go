@@ -99,6 +99,9 @@ func record(ctx context.Context, q *queries.Queries, before, after force, genera
 // mayMove says who may: a human when no trial is on, a cycle while it runs here.
 func (s *Store) mayMove(ctx context.Context, q *queries.Queries, now force, m orchestrator.Move) error {
 	if m.Kind == orchestrator.MoveManual {
+		if !numbered(m.Version) {
+			return fmt.Errorf("%w: there is no v%d", orchestrator.ErrNotFound, m.Version)
+		}
 		if now.trial != 0 {
 			return fmt.Errorf("%w: cycle %d tries v%d", orchestrator.ErrTrial, now.trial, now.candidate)
 		}
@@ -137,6 +140,9 @@ func (f force) after(m orchestrator.Move) (force, error) {
 		f.desired = m.Version
 		return f, nil
 	case orchestrator.MoveAccept:
+		if f.trial == 0 && m.Version == f.accepted {
+			return f, nil
+		}
 		if f.trial == 0 || m.Version != f.candidate {
 			return f, fmt.Errorf("%w: v%d is not on trial", orchestrator.ErrInvalid, m.Version)
 		}

@@ -18,6 +18,7 @@ package postgres
 //go:generate go run generate.go
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -227,6 +228,15 @@ func cleanAll(list []string) []string {
 	}
 	return out
 }
+
+// encode writes a JSON column.
+func encode(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	return cleanJSON(b), err
+}
+
+// cleanJSON is clean for JSON, whose broken UTF-8 json.Marshal has replaced already.
+func cleanJSON(b []byte) []byte { return bytes.ReplaceAll(b, []byte(`\u0000`), []byte(`\ufffd`)) }
 
 // decode reads a JSON column; an empty one leaves v as it is.
 func decode(b []byte, v any) error {

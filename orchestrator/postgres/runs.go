@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -33,8 +32,8 @@ func (s *Store) SaveRun(ctx context.Context, r orchestrator.Run) (id int64, err 
 
 func (s *Store) runParams(r orchestrator.Run) (queries.InsertRunParams, error) {
 	res := r.Result
-	marks, errMarks := json.Marshal(res.Marks)
-	counts, errCounts := json.Marshal(res.Status)
+	marks, errMarks := encode(res.Marks)
+	counts, errCounts := encode(res.Status)
 	return queries.InsertRunParams{
 		CycleID: r.CycleID, Machine: s.options.Machine, Scenario: clean(r.Scenario), Arm: r.Arm, Pair: r.Pair, Version: null(r.Version),
 		Algorithm: r.Algorithm, Seed: int64(r.Seed), Driver: res.Driver, DriverVersion: clean(res.DriverVersion),

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -122,7 +121,7 @@ func insertVersion(ctx context.Context, q *queries.Queries, d ruleversions.Draft
 }
 
 func insertEntry(ctx context.Context, q *queries.Queries, version int, state traffic.State, r rules.Rule) error {
-	params, err := json.Marshal(r.Params)
+	params, err := encode(r.Params)
 	if err != nil {
 		return err
 	}
@@ -133,6 +132,9 @@ func insertEntry(ctx context.Context, q *queries.Queries, version int, state tra
 
 // Version is one version; ErrNotFound when there is none of that number.
 func (s *Store) Version(ctx context.Context, n int) (ruleversions.Version, error) {
+	if !numbered(n) {
+		return ruleversions.Version{}, fmt.Errorf("version v%d: %w", n, orchestrator.ErrNotFound)
+	}
 	list, err := s.Versions(ctx, 1, n+1)
 	if err != nil {
 		return ruleversions.Version{}, err
@@ -143,9 +145,13 @@ func (s *Store) Version(ctx context.Context, n int) (ruleversions.Version, error
 	return list[0], nil
 }
 
-// Versions are the newest first: at most limit of those before a number; 0: from the newest.
+// numbered reports whether a version can have the number; a column holds no greater one.
+func numbered(n int) bool { return n >= 1 && n < math.MaxInt32 }
+
+// Versions are the newest first: at most limit of those before a number; 0, or what is no
+// number of a version: from the newest.
 func (s *Store) Versions(ctx context.Context, limit, before int) ([]ruleversions.Version, error) {
-	if before == 0 || before > math.MaxInt32 {
+	if !numbered(before) {
 		before = math.MaxInt32
 	}
 	rows, err := s.q.Versions(ctx, queries.VersionsParams{Before: before, Lim: limited(limit)})
