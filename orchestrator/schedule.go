@@ -23,8 +23,8 @@ var shorthands = map[string]string{
 // Next is the first time after a given one at which a schedule is due. cron is five fields (minute, hour, day of
 // month, month, day of week) or @hourly, @daily, @weekly; zone names a time zone, such as Europe/Berlin.
 //
-// A time of day that a change of the clocks leaves out is due right after the change; one that comes twice is due
-// the first time only, unless the schedule names no hour. ErrInvalid for a text that means nothing or is never due.
+// A time of day that a change of the clocks leaves out is due as much later as the clocks were put on (02:30 at
+// 03:30); one that comes twice is due the first time. ErrInvalid for a text that means nothing or is never due.
 func Next(cron, zone string, after time.Time) (time.Time, error) {
 	list, err := Upcoming(cron, zone, after, 1)
 	if err != nil {
@@ -51,14 +51,16 @@ func Upcoming(cron, zone string, after time.Time, n int) ([]time.Time, error) {
 	if err != nil {
 		return nil, badCron(cron, err)
 	}
-	everyHour := strings.HasPrefix(fields[1], "*")
+	// The parser sees the clock on the wall as if it were UTC, which no change of the clocks disturbs: across one it
+	// loses or repeats a day in some zones.
 	list := make([]time.Time, 0, max(n, 0))
-	for t := after.In(place); len(list) < n; {
-		if t = schedule.Next(t); t.IsZero() {
+	wall := onWall(after.In(place), time.UTC)
+	for len(list) < n {
+		if wall = schedule.Next(wall); wall.IsZero() {
 			return nil, badCron(cron, errors.New("it is never due"))
 		}
-		if everyHour || !repeated(t) {
-			list = append(list, t)
+		if t := dueAt(wall, place); t.After(after) {
+			list, after = append(list, t), t
 		}
 	}
 	return list, nil
@@ -80,13 +82,26 @@ func location(zone string) (*time.Location, error) {
 	return place, nil
 }
 
-// repeated reports whether the clock showed t's time of day once before, because it was set back since.
-func repeated(t time.Time) bool {
+// onWall is the instant at which a clock in another place shows what t shows.
+func onWall(t time.Time, place *time.Location) time.Time {
+	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), place)
+}
+
+// dueAt is the instant at which a clock in a place shows a time, which is given as UTC: the first when there are two,
+// as much later as the clock was put on when there is none.
+func dueAt(wall time.Time, place *time.Location) time.Time {
+	t := onWall(wall, place)
+	if early := wall.Sub(onWall(t, time.UTC)); early > 0 {
+		return t.Add(early)
+	}
 	start, _ := t.ZoneBounds()
 	if start.IsZero() {
-		return false
+		return t
 	}
 	_, before := start.Add(-time.Nanosecond).Zone()
 	_, now := t.Zone()
-	return t.Sub(start) < time.Duration(before-now)*time.Second
+	if setBack := time.Duration(before-now) * time.Second; t.Sub(start) < setBack {
+		return t.Add(-setBack)
+	}
+	return t
 }

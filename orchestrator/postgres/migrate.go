@@ -61,6 +61,9 @@ func applyMigrations(ctx context.Context, config *pgx.ConnConfig) error {
 		return fmt.Errorf("the database schema is at version %d, this binary knows versions up to %d: "+
 			"run the newer binary, or restore the backup from before the upgrade", now, known)
 	}
+	if now == known {
+		return nil
+	}
 	if _, err := p.Up(ctx); err != nil {
 		var partial *goose.PartialError
 		if errors.As(err, &partial) {

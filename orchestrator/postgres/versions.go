@@ -95,6 +95,9 @@ func insertVersion(ctx context.Context, q *queries.Queries, d ruleversions.Draft
 	}
 	d.Rules.Version, d.Rules.Parent, d.Rules.Origin = last+1, d.Parent, d.Origin
 	yaml := rules.Render(d.Rules)
+	if _, err := rules.Parse("the draft", yaml); err != nil { // what is stored is for good
+		return queries.RuleVersion{}, fmt.Errorf("%w: %w", orchestrator.ErrInvalid, err)
+	}
 	v, err := q.InsertVersion(ctx, queries.InsertVersionParams{
 		Version: last + 1, Parent: null(d.Parent), Origin: d.Origin, Author: clean(d.Author),
 		Yaml: string(yaml), Sha256: rules.Sum(yaml), Summary: clean(d.Summary), PromptSha256: d.Prompt, CycleID: null(d.CycleID),
