@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"retune/orchestrator/loadtest"
 )
 
 // Dispatcher claims queued cycles and runs them, one at a time; it starts due schedules, passes cancellations on, and ends
@@ -55,6 +57,7 @@ func (d *Dispatcher) pass(ctx context.Context, cycles *sync.WaitGroup) {
 	}
 	if len(ended) > 0 {
 		warn("putting the champion back", d.Converger.Converge(ctx))
+		warn("reviving backends that a scenario may have failed", loadtest.Revive(ctx, d.Tuner.Site.Controls))
 	}
 	fired, err := d.Queue.FireDue(ctx, time.Now())
 	warn("starting due schedules", err)

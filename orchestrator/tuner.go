@@ -94,6 +94,9 @@ func (t *Tuner) begin(ctx context.Context, c Cycle) (*turn, error) {
 	}
 	u.c.Champion = p.Accepted
 	u.report.expect(u.expected())
+	if err := t.Converger.Converge(ctx); err != nil { // what is measured as the champion has to be the champion
+		return u, fmt.Errorf("bringing the target to v%d: %w", p.Accepted, err)
+	}
 	return u, nil
 }
 
