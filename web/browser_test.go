@@ -113,11 +113,18 @@ func (b *browser) open(address string) {
 	b.wait("document.readyState === 'complete' && [...document.querySelectorAll('[data-chart]')].every(f => f.querySelector('canvas'))")
 }
 
-// wait until a condition holds in the page.
+// wait until a condition holds in the page. A page on its way to another answers with an error: it is asked again.
 func (b *browser) wait(condition string) {
 	b.t.Helper()
-	_, err := chromedp.Run(b.ctx, chromedp.Poll[bool](condition, chromedp.WithPollingTimeout(15*time.Second)))
-	require.NoError(b.t, err, "%s; the page says: %.600s", condition, evaluate[string](b, "document.body.innerText"))
+	var last error
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		var holds bool
+		if holds, last = chromedp.Run(b.ctx, chromedp.Evaluate[bool]("Boolean("+condition+")")); holds {
+			return
+		}
+	}
+	said, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.body.innerText"))
+	b.t.Fatalf("%s never held (%v); the page says: %.900s", condition, last, said)
 }
 
 func evaluate[T any](b *browser, script string) T {
@@ -171,6 +178,7 @@ func TestEveryPageIsAccessibleQuietAndFitsATelephone(t *testing.T) {
 		b.theme("light")
 		b.open(base + path)
 		b.width(390)
+		b.wait(`[...document.querySelectorAll(".uplot")].every(u => u.offsetWidth <= u.parentElement.clientWidth)`)
 		require.Empty(t, evaluate[[]string](b, overflow), "%s is wider than 390 pixels", path)
 		b.width(1280)
 		require.Empty(t, b.complaints(), path)
