@@ -48,6 +48,7 @@
   const milliseconds = (v) => (v == null ? "–" : v.toFixed(v < 10 ? 1 : 0) + " ms");
   const perSecond = (v) => (v == null ? "–" : v.toFixed(v < 10 ? 1 : 0) + " /s");
   const percent = (v) => (v == null ? "–" : (100 * v).toFixed(1) + "%");
+  const timeOfDay = (v) => new Date(v * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
   const lines = {
     rps: { label: "RPS", column: "rps", scale: "rps", value: perSecond },
     p50: { label: "p50", column: "p50_ms", scale: "ms", value: milliseconds },
@@ -92,7 +93,7 @@
       height: width < 500 ? 220 : kind === "live" ? 240 : 320,
       scales: { x: { time: clock }, rps: y, ms: y, share: { range: (u, min, max) => [0, Math.max(max * 1.08, 0.25)] } },
       axes: [
-        clock ? axis : { ...axis, values: (u, s) => s.map((v) => v + " s") },
+        clock ? { ...axis, space: 72, values: (u, s) => s.map(timeOfDay) } : { ...axis, values: (u, s) => s.map((v) => v + " s") },
         { ...axis, scale: "rps", size: 52, values: (u, s) => s.map((v) => (v == null ? "" : v)) },
         { ...axis, scale: "ms", side: 1, size: 74, grid: { show: false }, values: (u, s) => s.map((v) => (v == null ? "" : v + " ms")) },
       ],
