@@ -94,7 +94,11 @@ func (d *Dispatcher) claim(ctx context.Context, cycles *sync.WaitGroup) error {
 			log.Error("the cycle's end could not be stored; trying again", "error", err)
 			err = d.Tuner.Ledger.Save(ctx, c, c.Why)
 		}
-		log.Info("cycle ended", "status", c.Status, "why", c.Why, "stored", err == nil)
+		if err != nil {
+			log.Warn("the cycle is not ours any more; whoever ends it puts the champion back", "error", err)
+			return
+		}
+		log.Info("cycle ended", "status", c.Status, "why", c.Why)
 	})
 	return nil
 }

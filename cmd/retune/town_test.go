@@ -1,0 +1,290 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"retune/orchestrator"
+	"retune/orchestrator/target"
+	"retune/proxy/rules"
+)
+
+// program is the built binary, which every town runs.
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "retune-test-")
+	if err == nil {
+		program = filepath.Join(dir, "retune")
+		var out []byte
+		if out, err = exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+			err = fmt.Errorf("building the program: %w: %s", err, out)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// town is every role as a process of its own, on free ports, with a Postgres of its own.
+type town struct {
+	t                       *testing.T
+	dir                     string
+	back                    []string
+	traffic, admin, adminBy string // adminBy: what the orchestrator reaches the admin API by
+	web                     string
+	api                     *apiClient
+	alb                     *target.ALB
+
+	mu    sync.Mutex
+	procs map[string]*process
+}
+
+type process struct {
+	cmd  *exec.Cmd
+	log  *bytes.Buffer
+	done chan struct{}
+}
+
+// shortShape is a scenario that takes two seconds under the quick profile: enough requests to be evidence.
+const shortShape = `{"name":"short","description":"A constant rate, for tests.","clients":50,
+	"phases":[{"name":"constant","duration":"10s","from":80,"to":80}]}`
+
+func newTown(t *testing.T) *town {
+	t.Helper()
+	addrs, err := freeAddrs(7)
+	require.NoError(t, err)
+	dir, err := os.MkdirTemp("", "retune-town-") // t.TempDir is closed to the account that runs Postgres when we are root
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	w := &town{t: t, dir: dir, back: addrs[:4], traffic: addrs[4], admin: addrs[5], adminBy: addrs[5], web: addrs[6], procs: map[string]*process{}}
+	require.NoError(t, os.MkdirAll(w.path("scenarios"), 0o755))
+	require.NoError(t, os.WriteFile(w.path("scenarios", "short.json"), []byte(shortShape), 0o644))
+	w.api, err = serverFlags{Server: "http://" + w.web}.client()
+	require.NoError(t, err)
+	w.alb, err = target.New([]string{"http://" + w.admin}, "")
+	require.NoError(t, err)
+	t.Cleanup(w.stop)
+	return w
+}
+
+func (w *town) path(name ...string) string { return filepath.Join(append([]string{w.dir}, name...)...) }
+
+// start runs a role; stop ends it at the end of the test.
+func (w *town) start(name string, args ...string) *process {
+	w.t.Helper()
+	p := &process{cmd: exec.Command(program, args...), log: &bytes.Buffer{}, done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), "RETUNE_LOG_FORMAT=text")
+	p.cmd.Stderr, p.cmd.Stdout = p.log, p.log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(w.t, p.cmd.Start())
+	go func() { p.cmd.Wait(); close(p.done) }()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.procs[name] = p
+	return p
+}
+
+func (w *town) startBackends(more ...string) {
+	w.start("backends", append([]string{"backends", "--listen", strings.Join(w.back, ",")}, more...)...)
+	for _, b := range w.back {
+		w.answers("http://" + b + "/healthz")
+	}
+}
+
+// startProxy starts the proxy; weights are the demo's unless given.
+func (w *town) startProxy(weights ...string) {
+	args := []string{"proxy", "--listen", w.traffic, "--admin", w.admin, "--rules", w.path("decision-rules.yml"), "--trust", "127.0.0.0/8"}
+	for i, b := range demoBackends {
+		weight := b.weight
+		if len(weights) > 0 {
+			weight = weights[i]
+		}
+		args = append(args, "--backend", fmt.Sprintf("%s=http://%s,weight=%s", b.id, w.back[i], weight))
+	}
+	w.start("proxy", args...)
+	w.answers("http://" + w.admin + "/readyz")
+}
+
+func (w *town) startOrchestrator(more ...string) {
+	args := []string{"serve", "--web", w.web, "--data", w.path("data"), "--proxy-admin", "http://" + w.adminBy, "--target", "http://" + w.traffic, "--scenario-dir", w.path("scenarios")}
+	for id, url := range demoControls(w.back) {
+		args = append(args, "--control", id+"="+url)
+	}
+	w.start("orchestrator", append(args, more...)...)
+	w.answers("http://" + w.web + "/healthz")
+}
+
+// startAll brings up the whole town.
+func (w *town) startAll() {
+	w.startBackends()
+	w.startProxy()
+	w.startOrchestrator()
+}
+
+// kill is kill -9; it waits for the end of the role and of its load driver.
+func (w *town) kill(name string) {
+	w.t.Helper()
+	w.mu.Lock()
+	p := w.procs[name]
+	w.mu.Unlock()
+	loads := loadDrivers(p.cmd.Process.Pid)
+	require.NoError(w.t, p.cmd.Process.Kill())
+	<-p.done
+	w.until("no load driver is left over", 5*time.Second, func() bool {
+		return !slices.ContainsFunc(loads, func(pid string) bool { return isLoadDriver(pid) })
+	})
+}
+
+// loadDrivers are the process numbers of the load drivers that a process has started. Only Linux can tell.
+func loadDrivers(parent int) (all []string) {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	for _, t := range threads {
+		pids, _ := os.ReadFile(t)
+		for _, pid := range strings.Fields(string(pids)) {
+			if isLoadDriver(pid) {
+				all = append(all, pid)
+			}
+		}
+	}
+	return all
+}
+
+func isLoadDriver(pid string) bool {
+	line, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+	args := strings.Split(string(line), "\x00")
+	return len(args) > 1 && args[1] == "load"
+}
+
+// stop ends everything, the orchestrator first, and shows the logs of a test that failed.
+func (w *town) stop() {
+	for _, name := range []string{"orchestrator", "proxy", "backends"} {
+		p := w.procs[name]
+		if p == nil {
+			continue
+		}
+		p.cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-p.done:
+		case <-time.After(20 * time.Second):
+			p.cmd.Process.Kill()
+			<-p.done
+			w.t.Errorf("%s did not stop within 20 s", name)
+		}
+		if w.t.Failed() {
+			w.t.Logf("%s said:\n%s", name, p.log)
+		}
+	}
+}
+
+// until polls until ok, or fails the test with what was waited for.
+func (w *town) until(what string, within time.Duration, ok func() bool) {
+	w.t.Helper()
+	deadline := time.Now().Add(within)
+	for !ok() {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("waited %s in vain: %s", within, what)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func (w *town) answers(url string) {
+	w.t.Helper()
+	w.until(url+" answers", 30*time.Second, func() bool {
+		res, err := http.Get(url)
+		if err != nil {
+			return false
+		}
+		res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	})
+}
+
+func (w *town) call(method, path string, in, out any) {
+	w.t.Helper()
+	require.NoError(w.t, w.api.call(context.Background(), method, path, in, out))
+}
+
+// cycle is one as the API has it.
+func (w *town) cycle(id int64) (c orchestrator.Cycle) {
+	w.t.Helper()
+	w.call(http.MethodGet, cyclePath(id), nil, &c)
+	return c
+}
+
+// propose starts a cycle that judges a rule set.
+func (w *town) propose(rs rules.RuleSet, force bool, scenarios ...string) int64 {
+	w.t.Helper()
+	return w.ask(map[string]any{"profile": "quick", "driver": "builtin", "generator": "file", "proposal": string(rules.Render(rs)), "scenarios": scenarios, "force": force})
+}
+
+func (w *town) ask(request map[string]any) int64 {
+	w.t.Helper()
+	request["kind"], request["trigger"] = "tune", "api"
+	var c orchestrator.Cycle
+	w.call(http.MethodPost, "/cycles", request, &c)
+	return c.ID
+}
+
+// reaches waits until a cycle has a status, or has ended with another one.
+func (w *town) reaches(id int64, want orchestrator.Status, within time.Duration) orchestrator.Cycle {
+	w.t.Helper()
+	var c orchestrator.Cycle
+	w.until(fmt.Sprintf("cycle %d is %s", id, want), within, func() bool {
+		if err := w.api.call(context.Background(), http.MethodGet, cyclePath(id), nil, &c); err != nil {
+			return false
+		}
+		if c.Status != want && c.Status.Ended() {
+			b, _ := json.MarshalIndent(c, "", " ")
+			w.t.Fatalf("cycle %d is %s, want %s: %s\n%s", id, c.Status, want, c.Why, b)
+		}
+		return c.Status == want
+	})
+	return c
+}
+
+// ended waits for a cycle's end.
+func (w *town) ended(id int64, within time.Duration) (c orchestrator.Cycle) {
+	w.t.Helper()
+	w.until(fmt.Sprintf("cycle %d ends", id), within, func() bool {
+		return w.api.call(context.Background(), http.MethodGet, cyclePath(id), nil, &c) == nil && c.Status.Ended()
+	})
+	return c
+}
+
+// champion asserts that a version is in force: in the record, in the proxy by its hash, and in the proxy's file.
+func (w *town) champion(number int) {
+	w.t.Helper()
+	var v struct {
+		Hash rules.Hash `json:"sha256"`
+		YAML string     `json:"yaml"`
+	}
+	w.call(http.MethodGet, fmt.Sprintf("/versions/%d", number), nil, &v)
+	w.until(fmt.Sprintf("the proxy runs v%d", number), 20*time.Second, func() bool {
+		now, err := w.alb.Serving(context.Background())
+		return err == nil && now.Hash == v.Hash && !now.Trial
+	})
+	file, err := os.ReadFile(w.path("decision-rules.yml"))
+	require.NoError(w.t, err)
+	require.Equal(w.t, v.YAML, string(file), "the proxy's file holds v%d", number)
+}
