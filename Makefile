@@ -74,7 +74,7 @@ tools: postgres chromium ## Bring what is not written in Go: Postgres, and Chrom
 
 .PHONY: postgres
 postgres:
-	@[ ! -f tools/postgres.sh ] || bash tools/postgres.sh
+	@bash tools/postgres.sh
 
 .PHONY: chromium
 chromium:
