@@ -33,6 +33,7 @@ var (
 // Target is what rules are applied to: one proxy or several that run the same rules.
 type Target interface {
 	// Apply brings every proxy to the version; nil only when each confirms it by hash and generation. Idempotent.
+	// generation is the pointer's; 0 is by hand, whatever the pointer says: for when the ledger is out of reach.
 	// trial keeps the rules out of the proxies' files: one that restarts during a trial runs the champion.
 	Apply(ctx context.Context, v ruleversions.Version, generation int64, trial bool) error
 	// Serving is what every proxy runs. An error when they can't be asked or differ.

@@ -62,9 +62,7 @@ type turn struct {
 	load      LoadRunner
 	champion  ruleversions.Version
 	report    reporter
-	// generation is the pointer's, as last read: what the champion goes back with when the ledger is out of reach.
-	generation int64
-	saved      bool // the cycle's end is in the ledger
+	saved     bool // the cycle's end is in the ledger
 }
 
 // begin chooses plan, driver, scenarios and champion.
@@ -208,7 +206,7 @@ func (u *turn) recordRollback(ctx context.Context, back Move) error {
 		if err == nil || errors.Is(err, ErrLost) {
 			return err
 		}
-		if direct := u.Target.Apply(ctx, u.champion, u.generation, false); direct != nil {
+		if direct := u.Target.Apply(ctx, u.champion, 0, false); direct != nil {
 			err = errors.Join(err, direct)
 		}
 		if !pause(ctx, wait) {
@@ -264,11 +262,7 @@ func (u *turn) fallBack(ctx context.Context) error {
 	defer stop()
 	yaml := rules.Render(rules.Safe())
 	safe := ruleversions.Version{YAML: string(yaml), Hash: rules.Sum(yaml), Rules: rules.Safe()}
-	p, err := u.Ledger.Pointer(ctx)
-	if err != nil {
-		return err
-	}
-	if err := u.Target.Apply(ctx, safe, p.Generation, true); err != nil {
+	if err := u.Target.Apply(ctx, safe, 0, true); err != nil {
 		return fmt.Errorf("and the built-in safe rules could not be applied either: %w", err)
 	}
 	return errors.New("the built-in safe rules are in force until it can")
@@ -276,11 +270,9 @@ func (u *turn) fallBack(ctx context.Context) error {
 
 // move changes the pointer and brings the target in line.
 func (u *turn) move(ctx context.Context, m Move) error {
-	p, err := u.Ledger.Move(ctx, m)
-	if err != nil {
+	if _, err := u.Ledger.Move(ctx, m); err != nil {
 		return err
 	}
-	u.generation = p.Generation
 	return u.Converger.Converge(ctx)
 }
 

@@ -46,7 +46,7 @@ func New(admins []string, token string) (*ALB, error) {
 }
 
 // Apply brings every proxy to the version, and returns nil only when each confirms it by hash and generation.
-// With trial the rules stay out of the proxies' files.
+// Generation 0 is by hand. With trial the rules stay out of the proxies' files.
 func (a *ALB) Apply(ctx context.Context, v ruleversions.Version, generation int64, trial bool) error {
 	for _, admin := range a.admins {
 		now, err := a.serving(ctx, admin)
@@ -65,7 +65,9 @@ func (a *ALB) Apply(ctx context.Context, v ruleversions.Version, generation int6
 
 func (a *ALB) reload(ctx context.Context, admin string, now rules.Active, v ruleversions.Version, generation int64, trial bool) error {
 	head := http.Header{"Content-Type": {"application/yaml"}, "If-Match": {`"` + string(now.Hash) + `"`}}
-	head.Set("Retune-Generation", strconv.FormatInt(generation, 10))
+	if generation > 0 {
+		head.Set("Retune-Generation", strconv.FormatInt(generation, 10))
+	}
 	if trial {
 		head.Set("Retune-Trial", "true")
 	}
