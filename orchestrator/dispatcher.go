@@ -66,10 +66,11 @@ func (d *Dispatcher) pass(ctx context.Context, cycles *sync.WaitGroup) {
 	}
 	if id := d.current(); id != 0 {
 		asked, err := d.Queue.CancelRequested(ctx, id)
-		warn("asking whether the cycle is cancelled", err)
-		if asked || errors.Is(err, ErrLost) {
+		if asked || errors.Is(err, ErrLost) { // lost: ended here a moment ago, or taken over
 			d.cancel(id)
+			return
 		}
+		warn("asking whether the cycle is cancelled", err)
 		return
 	}
 	warn("claiming a cycle", d.claim(ctx, cycles))
