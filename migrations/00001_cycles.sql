@@ -27,7 +27,7 @@ CREATE INDEX schedule_due ON schedule (next_run_at) WHERE enabled;
 CREATE TABLE cycle (
   id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   -- as asked for
-  kind             text NOT NULL CHECK (kind IN ('tune', 'calibrate', 'bench')),
+  kind             text NOT NULL CHECK (kind IN ('tune', 'calibrate')),
   trigger          text NOT NULL CHECK (trigger IN ('web', 'cli', 'api', 'schedule', 'system')),
   actor            text NOT NULL DEFAULT '',
   schedule_id      bigint REFERENCES schedule ON DELETE SET NULL,

@@ -7,7 +7,7 @@ CREATE TABLE run (
   cycle_id       bigint NOT NULL REFERENCES cycle ON DELETE CASCADE,
   machine        text NOT NULL,                     -- that made the load: noise is a machine's own
   scenario       text NOT NULL,
-  arm            text NOT NULL CHECK (arm IN ('baseline', 'champion', 'candidate', 'settle', 'screen', 'bench')),
+  arm            text NOT NULL CHECK (arm IN ('baseline', 'champion', 'candidate', 'settle', 'screen')),
   pair           int NOT NULL CHECK (pair >= 0),    -- 1-based; 0: not part of a pair
   version        int REFERENCES rule_version,
   algorithm      text NOT NULL DEFAULT '',          -- fixed; empty: by the version's rules

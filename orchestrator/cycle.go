@@ -17,7 +17,7 @@ type Status string
 //
 //	queued → baseline → generating → applying → settling → verifying → kept | rolled_back | inconclusive
 //
-// or failed, cancelled or interrupted from any of them. Finished is the end of a calibration or a benchmark.
+// or failed, cancelled or interrupted from any of them. Finished is the end of a calibration.
 const (
 	Queued       Status = "queued"
 	Baseline     Status = "baseline"
@@ -47,11 +47,10 @@ func (s Status) Ended() bool {
 // Kind is what a cycle is for.
 type Kind string
 
-// The kinds. All three load the target, so only one of any kind runs at a time.
+// The kinds. Both load the target, so only one of either runs at a time.
 const (
 	Tune      Kind = "tune"
 	Calibrate Kind = "calibrate" // the champion against itself: how noisy is this machine
-	Bench     Kind = "bench"     // fixed algorithms and versions side by side
 )
 
 // Request is what somebody asks to be run.
@@ -121,7 +120,6 @@ const (
 	ArmCandidate Arm = "candidate"
 	ArmSettle    Arm = "settle"
 	ArmScreen    Arm = "screen" // a fixed algorithm, for the generator
-	ArmBench     Arm = "bench"
 )
 
 // Run is one execution of one scenario under one rule version or one fixed algorithm.

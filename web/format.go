@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -181,11 +180,8 @@ func p95Change(v *verdict.Verdict) string {
 
 // kindName is what a cycle is called for people.
 func kindName(k orchestrator.Kind) string {
-	switch cmp.Or(k, orchestrator.Tune) {
-	case orchestrator.Calibrate:
+	if k == orchestrator.Calibrate {
 		return "noise calibration"
-	case orchestrator.Bench:
-		return "benchmark"
 	}
 	return "tuning cycle"
 }

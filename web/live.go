@@ -157,11 +157,11 @@ type stepView struct {
 	Took  string
 }
 
-// stepper is the planned steps with how far the cycle is. A benchmark or a calibration has no plan to show: its
-// steps are those that were made.
+// stepper is the planned steps with how far the cycle is. A calibration has no plan to show: its steps are
+// those that were made.
 func (v liveView) stepper() []stepView {
 	plan := tuneSteps
-	if v.Cycle.Kind == orchestrator.Calibrate || v.Cycle.Kind == orchestrator.Bench {
+	if v.Cycle.Kind == orchestrator.Calibrate {
 		plan = nil
 		for _, st := range v.Steps {
 			if !st.Name.Ended() && st.Name != orchestrator.Queued && !slices.Contains(plan, st.Name) {

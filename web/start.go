@@ -49,9 +49,9 @@ func (s *Server) request(f startForm) (r orchestrator.Request, err error) {
 	switch r.Kind {
 	case "":
 		r.Kind = orchestrator.Tune
-	case orchestrator.Tune, orchestrator.Calibrate, orchestrator.Bench:
+	case orchestrator.Tune, orchestrator.Calibrate:
 	default:
-		return r, invalid("kind %q is not known: choose one of tune, calibrate, bench", f.Kind)
+		return r, invalid("kind %q is not known: choose one of tune, calibrate", f.Kind)
 	}
 	profile, err := pick("profile", f.Profile, s.Choices.Profiles)
 	if err != nil {

@@ -151,7 +151,7 @@ func (c *benchCmd) processes(dir string, back []string, listen, admin string) []
 	if c.Reference {
 		more = []string{"--sigma", "0", "--concurrency", "0"}
 	}
-	return []*child{demoChild(back, more...), proxyChild(listen, admin, filepath.Join(dir, "decision-rules.yml"), c.LogLevel, demoFlags(back))}
+	return []*child{demoChild(back, more...), proxyChild(listen, admin, filepath.Join(dir, "decision-rules.yml"), c.logFlags, demoFlags(back))}
 }
 
 func (c *benchCmd) scenarios(url string, back []string, plan orchestrator.Plan) (all []loadtest.Scenario, err error) {

@@ -105,10 +105,10 @@ func (f *upFlags) free() error {
 func (f *upFlags) children(data string) []*child {
 	rules := filepath.Join(data, "decision-rules.yml")
 	if len(f.Backend) > 0 {
-		return []*child{proxyChild(f.Listen, f.Admin, rules, f.LogLevel, f.Backend)}
+		return []*child{proxyChild(f.Listen, f.Admin, rules, f.logFlags, f.Backend)}
 	}
 	f.Control = demoControls(f.Demo)
-	return []*child{demoChild(f.Demo), proxyChild(f.Listen, f.Admin, rules, f.LogLevel, demoFlags(f.Demo))}
+	return []*child{demoChild(f.Demo), proxyChild(f.Listen, f.Admin, rules, f.logFlags, demoFlags(f.Demo))}
 }
 
 // demoChild is the demo backends at these addresses.
@@ -117,9 +117,10 @@ func demoChild(addrs []string, more ...string) *child {
 }
 
 // proxyChild is a proxy over backends as its --backend takes them.
-func proxyChild(listen, admin, rules string, level slog.Level, backends []string) *child {
+func proxyChild(listen, admin, rules string, log logFlags, backends []string) *child {
 	c := &child{name: "proxy", waitFor: []string{admin, listen}}
-	c.args = []string{"proxy", "--listen", listen, "--admin", admin, "--rules", rules, "--trust", "127.0.0.0/8", "--log-level", level.String()}
+	c.args = []string{"proxy", "--listen", listen, "--admin", admin, "--rules", rules, "--trust", "127.0.0.0/8",
+		"--log-level", log.LogLevel.String(), "--log-format", log.LogFormat}
 	for _, b := range backends {
 		c.args = append(c.args, "--backend", b)
 	}

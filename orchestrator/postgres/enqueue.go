@@ -39,7 +39,7 @@ func (s *Store) complete(r orchestrator.Request) (orchestrator.Request, error) {
 		r.Generator = cmp.Or(r.Generator, "local")
 	}
 	return r, errors.Join(
-		oneOf("kind", r.Kind, orchestrator.Tune, orchestrator.Calibrate, orchestrator.Bench),
+		oneOf("kind", r.Kind, orchestrator.Tune, orchestrator.Calibrate),
 		oneOf("trigger", r.Trigger, "web", "cli", "api", "schedule", "system"),
 		oneOf("profile", r.Profile, loadtest.Quick, loadtest.Standard, loadtest.Nightly),
 		oneOf("driver", r.Driver, loadtest.Auto, loadtest.K6, loadtest.Builtin),
