@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -391,6 +390,6 @@ func TestABusyPortNamesItsFlag(t *testing.T) {
 	p, err := New(Config{Listen: busy.Addr().String(), Admin: "127.0.0.1:0", Rules: t.TempDir() + "/r.yml", Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	var le *ListenError
-	require.True(t, errors.As(p.Run(context.Background()), &le))
+	require.ErrorAs(t, p.Run(context.Background()), &le)
 	require.Equal(t, "--listen", le.Flag)
 }

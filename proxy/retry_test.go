@@ -150,8 +150,9 @@ func TestWhatIsRetried(t *testing.T) {
 			var got atomic.Int64
 			p := start(t, nil, first, backend(t, func(w http.ResponseWriter, r *http.Request) {
 				b, _ := io.ReadAll(r.Body)
-				require.Equal(t, c.body, string(b))
-				got.Add(1)
+				if string(b) == c.body {
+					got.Add(1)
+				}
 			}))
 			bad := 0
 			for range 2 { // one of the two begins at the first backend

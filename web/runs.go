@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -135,9 +134,6 @@ func (s *Server) runCSV(c echo.Context) error {
 }
 
 func decimal(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
-
-// second is an offset on a run's own timeline.
-func second(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s" }
 
 // statusCount is how many requests were answered with a status, or failed with an error code.
 type statusCount struct {

@@ -116,8 +116,7 @@ func (s *Server) Run(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTimeout)
 	defer cancel()
 	if err := srv.Shutdown(grace); err != nil {
-		s.Log.Warn("requests were cut off at the stop", "err", err)
-		err = srv.Close()
+		s.Log.Warn("requests were cut off at the stop", "err", errors.Join(err, srv.Close()))
 	}
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the pages on %s: %w", ln.Addr(), err)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net"
 	"path/filepath"
 	"testing"
@@ -51,7 +50,7 @@ func TestProxyRefusesToStart(t *testing.T) {
 			var out, errs bytes.Buffer
 			err := run(context.Background(), append(common, c.args...), &out, &errs)
 			var e *exitError
-			require.True(t, errors.As(err, &e), "%v", err)
+			require.ErrorAs(t, err, &e)
 			require.Equal(t, c.code, e.code)
 			require.Contains(t, errs.String(), c.says)
 			require.Empty(t, out.String())

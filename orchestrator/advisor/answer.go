@@ -2,6 +2,7 @@ package advisor
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -95,8 +96,8 @@ func validated(r rules.RuleSet) (rules.RuleSet, error) {
 
 // faultsOf turns the reader's faults into paths and sentences; a model never saw the lines that they name.
 func faultsOf(err error) error {
-	read, is := err.(*rules.Faults)
-	if !is {
+	var read *rules.Faults
+	if !errors.As(err, &read) {
 		return err
 	}
 	var wrong faults

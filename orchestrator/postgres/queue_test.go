@@ -283,10 +283,10 @@ func TestQueueingCancellingAndEndingWake(t *testing.T) {
 		_, err := conn.WaitForNotification(ctx)
 		require.NoError(t, err, what)
 	}
-	c, err := s.Enqueue(t.Context(), request())
+	_, err = s.Enqueue(t.Context(), request())
 	require.NoError(t, err)
 	woken("queueing")
-	c, _, err = s.Claim(t.Context())
+	c, _, err := s.Claim(t.Context())
 	require.NoError(t, err)
 	woken("claiming")
 	require.NoError(t, s.Cancel(t.Context(), c.ID, "ada"))

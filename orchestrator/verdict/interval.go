@@ -207,7 +207,7 @@ const mostMore = 99
 
 // more is how many pairs more would bring the interval clear of the limit at the last look, if mean and spread stay
 // where they are: an interval shrinks with the square root of the pairs.
-func (e estimate) more(m Metric, limit float64, last tails) int {
+func (e estimate) more(limit float64, last tails) int {
 	tail := last.condemn
 	if outcomeOf(e.mean, e.mean, limit) == Kept {
 		tail = last.acquit

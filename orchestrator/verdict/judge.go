@@ -100,7 +100,7 @@ func (j *judge) finding(m Metric, g scenarioPairs, s spread) Finding {
 	}
 	f.Outcome = outcomeOf(low, high, limit)
 	if f.Outcome == Undecided {
-		f.MorePairs = e.more(m, limit, j.last)
+		f.MorePairs = e.more(limit, j.last)
 	}
 	return f
 }

@@ -101,7 +101,7 @@ func Resolve(known []Noise, limits Limits, looks []int) []Resolution {
 		planned := estimate{sd: r.SD, df: df + float64(pairs-1), n: pairs, t: t}
 		r.Smallest = math.Abs(m.effect(planned.reach(last.acquit)))
 		one := estimate{sd: r.SD, df: df, n: 1, t: t}
-		r.Needed = 1 + one.more(m, m.scaled(limits), last)
+		r.Needed = 1 + one.more(m.scaled(limits), last)
 		out = append(out, r)
 	}
 	return out

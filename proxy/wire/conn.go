@@ -113,7 +113,7 @@ func (c *Conn) screen() (moved bool, fault *Fault) {
 	from := c.ok
 	switch c.at {
 	case atHead:
-		fault = c.screenHead()
+		c.screenHead()
 	case atBody:
 		n := min(int64(c.w-c.ok), c.left)
 		c.ok += int(n)
@@ -132,17 +132,16 @@ func (c *Conn) screen() (moved bool, fault *Fault) {
 }
 
 // screenHead walks the complete lines of one head. A faulty head becomes the stand-in.
-func (c *Conn) screenHead() *Fault {
+func (c *Conn) screenHead() {
 	for from := c.ok; c.at == atHead && c.ok == from; {
 		i := bytes.IndexByte(c.buf[c.lineStart:c.w], '\n')
 		if i < 0 {
-			return nil
+			return
 		}
 		if fault := c.screenLine(c.buf[c.lineStart : c.lineStart+i]); fault != nil {
 			c.refuse(fault)
 		}
 	}
-	return nil
 }
 
 // screenLine takes a line of a head without its line feed.
