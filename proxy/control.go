@@ -117,6 +117,7 @@ func (c *control) setMode(m steering.Mode, now time.Time) (steering.Mode, error)
 	}
 	if m.Reset {
 		c.window.Reset(balance.Now())
+		c.pool.forget(now)
 	}
 	c.resizeLocked()
 	c.carryOutLocked(d)

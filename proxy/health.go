@@ -120,6 +120,20 @@ func (p *pool) eject(s *server, now time.Time) {
 	p.rerouteLocked()
 }
 
+// forget makes health and what was learned of the backends as they are at a start, for a measurement: an arm that follows
+// one in which a backend failed begins like any other. The active checks find out at once who is down all the same.
+func (p *pool) forget(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.servers {
+		s.health = health{probing: s.health.probing, nextProbe: now}
+		s.failing.Store(0)
+		s.SetWarmth(1)
+		s.Forget()
+	}
+	p.rerouteLocked()
+}
+
 // outLocked counts the backends that aren't drained, and those of them that are out.
 func (p *pool) outLocked() (out, all int) {
 	for _, s := range p.servers {

@@ -238,3 +238,26 @@ func TestDrainingAndRemoving(t *testing.T) {
 		require.Zero(t, s.InFlight())
 	})
 }
+
+// An arm of a measurement that follows one in which a backend failed begins like any other.
+func TestAResetForgetsEjectionsAndWhatWasLearned(t *testing.T) {
+	inWard(t, []string{"a", "b", "c", "d"}, func(w *ward) {
+		w.fail("a", 5)
+		w.sick["b"].Store(true)
+		w.after(7 * time.Second) // b is down by its checks
+		b := w.server("c")
+		b.End(b.Begin(), balance.Now(), time.Second, balance.Success)
+		require.NotZero(t, b.ResponseTime())
+		w.sick["b"].Store(false)
+
+		w.forget(time.Now())
+		require.ElementsMatch(t, []string{"a", "b", "c", "d"}, w.routed())
+		require.Zero(t, b.ResponseTime())
+		require.InDelta(t, 1, w.server("a").Warmth(), 0, "no slow start")
+		w.fail("a", 5)
+		require.Equal(t, 1, w.server("a").health.ejections, "the first ejection is as long as ever")
+		w.sick["d"].Store(true)
+		w.after(7 * time.Second)
+		require.NotContains(t, w.routed(), "d", "who is down is found all the same")
+	})
+}

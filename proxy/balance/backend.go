@@ -109,6 +109,14 @@ func (b *Backend) End(l Load, now int64, elapsed time.Duration, o Outcome) {
 	}
 }
 
+// Forget makes the backend as new, but for its requests in flight: for a measurement, whose arms have to begin alike.
+func (b *Backend) Forget() {
+	for _, e := range []*estimate{&b.latency.recent, &b.latency.peak, &b.latency.longRun, &b.capacity.service, &b.capacity.slots, &b.trouble.level} {
+		e.word.Store(0)
+	}
+	b.latency.born.Store(0)
+}
+
 // silence is for how long, in nanoseconds, requests have been waiting since the last one ended: a lower bound
 // of the next response time, and the only sign that a backend that hangs gives before the timeout.
 func (b *Backend) silence(now int64) float64 {

@@ -61,7 +61,8 @@ type Gate struct {
 type Mode struct {
 	Mode      string            `json:"mode"`                // adaptive | fixed
 	Algorithm balance.Algorithm `json:"algorithm,omitempty"` // with fixed
-	// Reset starts windows, counts and cooldown anew, for both arms of a measurement alike.
+	// Reset starts windows, counts, cooldown, ejections and what was learned of backends anew, for both arms of a
+	// measurement alike.
 	Reset bool `json:"reset,omitempty"`
 	// TimeScale shortens window and cooldown by this factor, (0, 1]; 0 leaves it as it is.
 	TimeScale float64 `json:"time_scale,omitempty"`
