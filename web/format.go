@@ -185,3 +185,13 @@ func kindName(k orchestrator.Kind) string {
 	}
 	return "tuning cycle"
 }
+
+// plainly is a verdict's reason without the outcome that it begins with, for where the outcome stands before it.
+func plainly(reason string) string {
+	for _, o := range []verdict.Outcome{verdict.Kept, verdict.RolledBack, verdict.Inconclusive} {
+		if rest, ok := strings.CutPrefix(reason, words(o)+": "); ok {
+			return strings.ToUpper(rest[:1]) + rest[1:]
+		}
+	}
+	return reason
+}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"retune/orchestrator"
@@ -167,7 +168,7 @@ func (c *cycleCmd) result(o *output, done orchestrator.Cycle) error {
 			return err
 		}
 	}
-	fmt.Fprintf(o.err, "\nCycle %d: %s. %s\n", done.ID, done.Status, done.Why)
+	fmt.Fprintf(o.err, "\nCycle %d %s\n", done.ID, ending(done))
 	if done.Candidate != 0 && done.Status == orchestrator.Kept {
 		fmt.Fprintf(o.err, "v%d is in force now.\n", done.Candidate)
 	} else {
@@ -184,6 +185,14 @@ func (c *cycleCmd) result(o *output, done orchestrator.Cycle) error {
 		return &exitError{code: exitInterrupted}
 	}
 	return &exitError{code: exitFailed}
+}
+
+// ending says how a cycle ended; a verdict's reason begins with its outcome.
+func ending(c orchestrator.Cycle) string {
+	if c.Verdict != nil && c.Why == c.Verdict.Reason {
+		return c.Why
+	}
+	return strings.ReplaceAll(string(c.Status), "_", " ") + ": " + c.Why
 }
 
 func findingRow(f verdict.Finding) []string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // Judge compares candidate and champion at one of the planned looks (ShouldLook): every scenario must have the same
@@ -35,6 +36,9 @@ func Judge(pairs []Pair, limits Limits, known []Noise, looks []int) (Verdict, er
 		v.Findings = append(v.Findings, j.findings(m, groups)...)
 	}
 	slices.SortStableFunc(v.Findings, byScenario(groups))
+	if len(j.unknown) > 0 {
+		j.warn("this machine's noise of %s is not known yet, so more pairs are needed; `retune doctor --noise` measures it", strings.Join(j.unknown, ", "))
+	}
 	v.Warnings = j.warnings
 	v.conclude(look == len(looks)-1)
 	return v, nil
@@ -53,6 +57,7 @@ type judge struct {
 	now, last tails // of this look, and of the last
 	t         students
 	warnings  []string
+	unknown   []string // metrics whose noise is not known in every scenario
 }
 
 // findings judges one metric in every scenario.
@@ -72,7 +77,7 @@ func (j *judge) findings(m Metric, groups []scenarioPairs) []Finding {
 		clear(known)
 		j.warn("%s scatters more in this cycle than this machine is known to (%.3f against %.3f): the known noise is left out", m.words(), math.Sqrt(cycle.variance()), math.Sqrt(machine.variance()))
 	} else if unknown > 0 {
-		j.warn("no known noise of %s in %d of %d scenarios on this machine: more pairs are needed; `retune doctor --noise` measures it", m.words(), unknown, len(groups))
+		j.unknown = append(j.unknown, m.words())
 	}
 	out := make([]Finding, 0, len(groups))
 	for i, g := range groups {
