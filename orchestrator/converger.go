@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // convergeEvery is how often the target is compared with the pointer.
 const convergeEvery = 5 * time.Second
+
+// convergeWithin bounds one convergence: all proxies, one after the other.
+const convergeWithin = 15 * time.Second
 
 // Converger keeps the target on the desired version: after each move of the pointer, at start, and every few seconds.
 type Converger struct {
@@ -18,8 +22,8 @@ type Converger struct {
 	Ledger Ledger
 	Log    *slog.Logger
 
-	mu    sync.Mutex // one convergence at a time
-	fault error      // guarded by mu: why the last one failed; nil: the target is in line
+	mu    sync.Mutex            // one convergence at a time
+	fault atomic.Pointer[error] // why the last one failed; nil: the target is in line
 }
 
 // Run converges until ctx ends. A target that is down is tried again; what is wrong is logged once, and again when it changes.
@@ -28,7 +32,7 @@ func (c *Converger) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		before := c.Fault()
-		err := c.Converge(ctx)
+		err := c.outsideTrials(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -47,17 +51,35 @@ func (c *Converger) Run(ctx context.Context) error {
 
 // Fault is why the target is not on the desired version; nil when it is.
 func (c *Converger) Fault() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.fault
+	if err := c.fault.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// outsideTrials converges unless a trial is on: then only its cycle moves the target, a proxy that was touched voids it,
+// and what a dead cycle left on trial is not put in force again.
+func (c *Converger) outsideTrials(ctx context.Context) error {
+	p, err := c.Ledger.Pointer(ctx)
+	if err == nil && p.Trial != 0 {
+		return c.Fault()
+	}
+	return c.Converge(ctx)
 }
 
 // Converge brings the target to the desired version and records that it did. Idempotent; nil before the first version.
 func (c *Converger) Converge(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.fault = c.converge(ctx)
-	return c.fault
+	ctx, stop := context.WithTimeout(ctx, convergeWithin)
+	defer stop()
+	err := c.converge(ctx)
+	if err == nil {
+		c.fault.Store(nil)
+	} else {
+		c.fault.Store(&err)
+	}
+	return err
 }
 
 func (c *Converger) converge(ctx context.Context) error {

@@ -13,6 +13,7 @@ import (
 	"retune/orchestrator"
 	"retune/orchestrator/loadtest"
 	"retune/proxy/balance"
+	"retune/proxy/steering"
 )
 
 // queue is a Queue in memory.
@@ -24,6 +25,7 @@ type queue struct {
 	dead    []orchestrator.Cycle // what Reclaim ends, once
 	due     []orchestrator.Cycle // what FireDue starts, once
 	wake    chan struct{}
+	gone    chan struct{} // closed: the session is lost
 }
 
 func (q *queue) Claim(context.Context) (c orchestrator.Cycle, ok bool, err error) {
@@ -61,6 +63,7 @@ func (q *queue) FireDue(context.Context, time.Time) ([]orchestrator.Cycle, error
 }
 
 func (q *queue) Wake() <-chan struct{} { return q.wake }
+func (q *queue) Lost() <-chan struct{} { return q.gone }
 
 func (q *queue) set(change func(*queue)) {
 	q.mu.Lock()
@@ -136,8 +139,37 @@ func TestACycleThatIsNotOursAnyMoreStops(t *testing.T) {
 		defer stop()
 		time.Sleep(4 * time.Second)
 		q.set(func(q *queue) { q.lost = true })
+		made := b.load.made
 		time.Sleep(time.Minute)
-		require.Equal(t, orchestrator.Cancelled, b.ledger.ends()[1])
+		require.LessOrEqual(t, b.load.made, made+2)
+		require.False(t, b.ledger.ends()[1].Ended(), "whoever took it over ends it")
+	})
+}
+
+func TestALostSessionStopsTheCycleAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{waiting: []orchestrator.Cycle{numbered(1)}, gone: make(chan struct{})}
+		b, stop := dispatching(t, q)
+		defer stop()
+		time.Sleep(4 * time.Second)
+		close(q.gone)
+		made := b.load.made
+		time.Sleep(time.Minute)
+		require.LessOrEqual(t, b.load.made, made+1)
+		require.False(t, b.ledger.ends()[1].Ended())
+	})
+}
+
+// A process that died while it measured leaves fixed algorithms and short windows behind.
+func TestReclaimEndsTheMeasuringMode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{dead: []orchestrator.Cycle{numbered(4)}}
+		b, stop := dispatching(t, q)
+		defer stop()
+		time.Sleep(3 * time.Second)
+		b.proxies.mu.Lock()
+		defer b.proxies.mu.Unlock()
+		require.Equal(t, steering.Mode{Mode: steering.Adaptive, TimeScale: 1}, b.proxies.mode)
 	})
 }
 

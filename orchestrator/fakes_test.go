@@ -30,6 +30,7 @@ type ledger struct {
 	runs     []orchestrator.Run
 	attempts []advisor.Attempt
 	down     bool  // every write fails
+	hangs    bool  // every write waits for the end of its context
 	saveErr  error // what Save answers
 }
 
@@ -78,9 +79,13 @@ func (l *ledger) Append(_ context.Context, d ruleversions.Draft) (ruleversions.V
 	return l.add(d), nil
 }
 
-func (l *ledger) Move(_ context.Context, m orchestrator.Move) (orchestrator.Pointer, error) {
+func (l *ledger) Move(ctx context.Context, m orchestrator.Move) (orchestrator.Pointer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.hangs {
+		<-ctx.Done()
+		return orchestrator.Pointer{}, ctx.Err()
+	}
 	if l.down {
 		return orchestrator.Pointer{}, errDown
 	}
@@ -96,9 +101,13 @@ func (l *ledger) Move(_ context.Context, m orchestrator.Move) (orchestrator.Poin
 
 func (l *ledger) Applied(context.Context, int, int64) error { return nil }
 
-func (l *ledger) Save(_ context.Context, c orchestrator.Cycle, _ string) error {
+func (l *ledger) Save(ctx context.Context, c orchestrator.Cycle, _ string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if l.down {
 		return errDown
 	}
@@ -145,11 +154,15 @@ type proxies struct {
 	refuse error // what Apply answers …
 	only   int   // … to this version; 0: to any
 	dead   error // what Serving answers
+	mode   steering.Mode
 }
 
-func (p *proxies) Apply(_ context.Context, v ruleversions.Version, generation int64, trial bool) error {
+func (p *proxies) Apply(ctx context.Context, v ruleversions.Version, generation int64, trial bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if p.refuse != nil && (p.only == 0 || p.only == v.Number) {
 		return p.refuse
 	}
@@ -172,7 +185,14 @@ func (p *proxies) serves() int {
 	return now.Version
 }
 
-func (p *proxies) SetMode(context.Context, steering.Mode) error { return nil }
+func (p *proxies) SetMode(ctx context.Context, m steering.Mode) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ctx.Err() == nil {
+		p.mode = m
+	}
+	return ctx.Err()
+}
 func (p *proxies) Decisions(context.Context, time.Time) ([]steering.Decision, error) {
 	return nil, nil
 }

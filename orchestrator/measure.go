@@ -25,25 +25,26 @@ type measured struct {
 	snapshots []traffic.Snapshot
 }
 
-// choose is the named scenarios that can be run here, or all of them, scaled to the profile; ErrInvalid names what can't.
-func (site Site) choose(names []string, p loadtest.Profile, warm time.Duration) (chosen []loadtest.Scenario, err error) {
+// choose is the scenarios that a cycle names and that can be run here, or all that can, scaled to its profile; ErrInvalid
+// says what can't be run, and why.
+func (site Site) choose(c Cycle, warm time.Duration) (chosen []loadtest.Scenario, err error) {
 	found := map[string]bool{}
 	for _, s := range site.Scenarios {
 		name := s.Shape.Name
-		if s.Shape.Closed != nil || (len(names) > 0 && !slices.Contains(names, name)) {
+		if len(c.Scenarios) > 0 && !slices.Contains(c.Scenarios, name) {
 			continue
 		}
 		found[name] = true
-		if missing := site.uncontrolled(s.Shape); missing != "" {
-			if len(names) > 0 {
-				return nil, fmt.Errorf("%w: scenario %s fails %s, which has no control endpoint: name it with --control %s=URL", ErrInvalid, name, missing, missing)
+		if why := site.unfit(s, c.Driver); why != "" {
+			if len(c.Scenarios) > 0 {
+				return nil, fmt.Errorf("%w: scenario %s %s", ErrInvalid, name, why)
 			}
 			continue
 		}
-		s.Shape, s.Profile, s.Target, s.Controls, s.Warm = s.Shape.Scaled(p), p, site.URL, site.Controls, warm
+		s.Shape, s.Profile, s.Target, s.Controls, s.Warm = s.Shape.Scaled(c.Profile), c.Profile, site.URL, site.Controls, warm
 		chosen = append(chosen, s)
 	}
-	for _, n := range names {
+	for _, n := range c.Scenarios {
 		if !found[n] {
 			return nil, fmt.Errorf("%w: no scenario %q", ErrInvalid, n)
 		}
@@ -52,6 +53,20 @@ func (site Site) choose(names []string, p loadtest.Profile, warm time.Duration) 
 		return nil, fmt.Errorf("%w: no scenario can be run here", ErrInvalid)
 	}
 	return chosen, nil
+}
+
+// unfit says why a scenario can't be part of a cycle here; empty: it can.
+func (site Site) unfit(s loadtest.Scenario, d loadtest.Driver) string {
+	if s.Shape.Closed != nil {
+		return "is a closed loop, which hides stalls: it is for `retune bench --reference` alone"
+	}
+	if len(s.Shape.Phases) == 0 && d != loadtest.K6 {
+		return "is a k6 script without a shape: it needs the driver k6"
+	}
+	if missing := site.uncontrolled(s.Shape); missing != "" {
+		return fmt.Sprintf("fails %s, which has no control endpoint: name it with --control %s=URL", missing, missing)
+	}
+	return ""
 }
 
 func (site Site) uncontrolled(shape loadtest.Shape) string {
@@ -84,12 +99,12 @@ func (u *turn) settle(ctx context.Context, baseline []measured) (over bool, err 
 	if err := u.step(ctx, Settling, fmt.Sprintf("v%d under background load for %s", u.c.Candidate, u.plan.Settle)); err != nil {
 		return false, err
 	}
-	m, err := u.run(ctx, Run{Scenario: "settle", Arm: ArmSettle, Version: u.c.Candidate}, background(u.steadiest(), u.plan.Settle), adaptive)
+	m, err := u.valid(ctx, Run{Scenario: "settle", Arm: ArmSettle, Version: u.c.Candidate}, background(u.steadiest(), u.plan.Settle), adaptive)
 	if err != nil {
 		return false, err
 	}
 	before, now := worstErrors(baseline), figures(m.Result)
-	if !verdict.SettleBreach(before, now, u.c.Limits) {
+	if before.Requests == 0 || !verdict.SettleBreach(before, now, u.c.Limits) { // no run without events: nothing to compare with
 		return false, nil
 	}
 	u.c.Verdict = &verdict.Verdict{Outcome: verdict.RolledBack, Limits: u.c.Limits, Reason: fmt.Sprintf(
@@ -105,7 +120,7 @@ func (u *turn) steadiest() loadtest.Scenario {
 		}
 	}
 	s := u.scenarios[0]
-	s.Shape, _ = loadtest.Load("steady")
+	s.Shape, _ = loadtest.Load("steady") // embedded, and tested to load
 	return s
 }
 
@@ -143,6 +158,9 @@ func (u *turn) verify(ctx context.Context, candidate ruleversions.Version) error
 		if v.Outcome != verdict.Undecided {
 			return nil
 		}
+		if look+1 == len(u.plan.Looks) {
+			break
+		}
 		u.report.expect(u.report.spent() + time.Duration(2*(u.plan.Looks[look+1]-upTo))*u.plan.Cost(u.scenarios, 1))
 	}
 	return errors.New("the judge did not decide at its last look")
@@ -173,7 +191,7 @@ func (u *turn) pair(ctx context.Context, s loadtest.Scenario, n, candidate int) 
 	order := rand.New(rand.NewPCG(u.seed(name, n), 1))
 	order.Shuffle(2, func(i, j int) { halves[i], halves[j] = halves[j], halves[i] })
 	for _, h := range halves {
-		if u.c.Kind == Tune {
+		if u.c.Candidate != 0 {
 			if err := u.inForce(ctx, h.Version); err != nil {
 				return p, fmt.Errorf("switching to v%d: %w", h.Version, err)
 			}
@@ -200,12 +218,15 @@ func (u *turn) valid(ctx context.Context, r Run, s loadtest.Scenario, m steering
 	u.Log.Warn("a run is no evidence; making it once more", "cycle", u.c.ID, "scenario", r.Scenario, "why", got.Result.Invalid)
 	got, err = u.run(ctx, r, s, m)
 	if err == nil && len(got.Result.Invalid) > 0 {
-		err = fmt.Errorf("scenario %s gave no evidence twice: %s", r.Scenario, strings.Join(got.Result.Invalid, "; "))
+		err = fmt.Errorf("scenario %s %w: %s", r.Scenario, errNoEvidence, strings.Join(got.Result.Invalid, "; "))
 	}
 	return got, err
 }
 
-var adaptive = steering.Mode{Mode: "adaptive", Reset: true}
+// errNoEvidence is a run that was invalid, and made once more, and invalid again.
+var errNoEvidence = errors.New("gave no evidence twice")
+
+var adaptive = steering.Mode{Mode: steering.Adaptive, Reset: true}
 
 // run makes one run: reset, load, and what the proxies recorded meanwhile. Rules that changed under it void the cycle.
 func (u *turn) run(ctx context.Context, r Run, s loadtest.Scenario, m steering.Mode) (measured, error) {
@@ -215,12 +236,16 @@ func (u *turn) run(ctx context.Context, r Run, s loadtest.Scenario, m steering.M
 	r.CycleID, r.Seed = u.c.ID, u.seed(r.Scenario, r.Pair)
 	s.Seed = r.Seed
 	m.TimeScale = u.plan.TimeScale
+	u.measuring.Store(true)
 	if err := u.Target.SetMode(ctx, m); err != nil {
 		return measured{}, err
 	}
 	before, err := u.Target.Serving(ctx)
 	if err != nil {
 		return measured{}, err
+	}
+	if before.Hash != u.hashOf(r.Version) {
+		return measured{}, fmt.Errorf("the cycle is void: the target runs v%d, not v%d, which was to be measured", before.Version, r.Version)
 	}
 	start := time.Now()
 	u.report.arm(r)
@@ -238,6 +263,14 @@ func (u *turn) run(ctx context.Context, r Run, s loadtest.Scenario, m steering.M
 	return u.record(ctx, r, start)
 }
 
+// hashOf is the hash of one of the two versions that a cycle measures.
+func (u *turn) hashOf(version int) rules.Hash {
+	if version == u.champion.Number {
+		return u.champion.Hash
+	}
+	return u.candidate.Hash
+}
+
 // unchanged fails when the target's rules were touched, or a proxy restarted, since before.
 func (u *turn) unchanged(ctx context.Context, before rules.Active) error {
 	now, err := u.Target.Serving(ctx)
@@ -248,7 +281,7 @@ func (u *turn) unchanged(ctx context.Context, before rules.Active) error {
 	case now.BootID != before.BootID:
 		return errors.New("the cycle is void: a proxy restarted during a run")
 	case now.Hash != before.Hash || !now.EffectiveAt.Equal(before.EffectiveAt):
-		return fmt.Errorf("the cycle is void: the rules were changed behind Retune's back during a run (v%d became v%d)", before.Version, now.Version)
+		return fmt.Errorf("the cycle is void: the rules in force were changed during a run (v%d, then v%d)", before.Version, now.Version)
 	}
 	return nil
 }
@@ -276,13 +309,6 @@ func (u *turn) seed(scenario string, pair int) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d/%s/%d", u.c.ID, scenario, pair)
 	return h.Sum64()
-}
-
-// normal ends the measuring mode: time runs at its own speed again.
-func (u *turn) normal(ctx context.Context) {
-	if err := u.Target.SetMode(ctx, steering.Mode{Mode: "adaptive", TimeScale: 1}); err != nil {
-		u.Log.Warn("the target is still in measuring mode", "error", err)
-	}
 }
 
 func figures(r loadtest.Result) verdict.Measurement {

@@ -101,4 +101,6 @@ type Queue interface {
 	FireDue(ctx context.Context, now time.Time) ([]Cycle, error)
 	// Wake is signalled when there may be something to claim or to cancel. A tick of 2 s is the net below it.
 	Wake() <-chan struct{}
+	// Lost is closed when this instance's claim on what it runs now is gone. Take it right after Claim.
+	Lost() <-chan struct{}
 }

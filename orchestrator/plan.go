@@ -1,8 +1,8 @@
 package orchestrator
 
 import (
-	"cmp"
 	"fmt"
+	"math"
 	"time"
 
 	"retune/orchestrator/loadtest"
@@ -81,10 +81,9 @@ func shorten(s loadtest.Shape, share float64) loadtest.Shape {
 	return s
 }
 
-// background is a constant load at the rate that a scenario starts with.
+// background is a constant load at a scenario's mean rate.
 func background(s loadtest.Scenario, d time.Duration) loadtest.Scenario {
-	first := s.Shape.Phases[0]
-	rate := cmp.Or(first.From, first.To)
+	rate := math.Round(float64(s.Shape.Planned()) / s.Shape.Duration().Seconds())
 	s.Script, s.Shape.Name, s.Shape.Events = "", "settle", nil
 	s.Shape.Phases = []loadtest.Phase{{Name: "settle", Duration: loadtest.Duration(d), From: rate, To: rate}}
 	return s

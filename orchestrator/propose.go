@@ -28,14 +28,13 @@ func (u *turn) propose(ctx context.Context, baseline []measured) (candidate rule
 		return candidate, errors.Join(fmt.Errorf("generating rules: %w", err), u.Notebook.SaveCalls(context.WithoutCancel(ctx), u.c.ID, 0, a.Calls))
 	}
 	why, err := u.needless(ctx, a, baseline)
-	if err != nil {
-		return candidate, err
+	if err == nil && why == "" {
+		candidate, err = u.append(ctx, a)
 	}
 	if why != "" {
 		u.finish(NoChange, why)
-		return candidate, u.Notebook.SaveCalls(ctx, u.c.ID, 0, a.Calls)
 	}
-	return u.append(ctx, a)
+	return candidate, errors.Join(err, u.Notebook.SaveCalls(context.WithoutCancel(ctx), u.c.ID, candidate.Number, a.Calls))
 }
 
 // append stores the advice as the next version.
@@ -45,8 +44,8 @@ func (u *turn) append(ctx context.Context, a advisor.Advice) (ruleversions.Versi
 	if err != nil {
 		return v, fmt.Errorf("storing the proposed rules: %w", err)
 	}
-	u.c.Candidate = v.Number
-	return v, u.Notebook.SaveCalls(ctx, u.c.ID, v.Number, a.Calls)
+	u.c.Candidate, u.candidate = v.Number, v
+	return v, nil
 }
 
 // needless says why a proposal is not worth a trial; empty: it is.
@@ -131,8 +130,12 @@ func (u *turn) screen(ctx context.Context) (all []advisor.Measured, err error) {
 		}
 		s.Shape = shorten(s.Shape, u.plan.ScreenShare)
 		for _, a := range u.plan.Screen {
-			m := steering.Mode{Mode: "fixed", Algorithm: a, Reset: true}
+			m := steering.Mode{Mode: steering.Fixed, Algorithm: a, Reset: true}
 			got, err := u.valid(ctx, Run{Scenario: s.Shape.Name, Arm: ArmScreen, Version: u.champion.Number, Algorithm: a}, s, m)
+			if errors.Is(err, errNoEvidence) { // too bad to measure is too bad to propose
+				u.Log.Warn("an algorithm could not be measured; the generator does without it", "algorithm", a, "error", err)
+				continue
+			}
 			if err != nil {
 				return nil, fmt.Errorf("measuring %s: %w", a, err)
 			}

@@ -58,5 +58,7 @@ func (r *reporter) save(ctx context.Context) {
 	r.live.Share = min(0.99, float64(done)/float64(max(r.total, done, 1)))
 	r.live.Remaining = max(0, r.total-done)
 	r.live.At = time.Now()
+	ctx, stop := context.WithTimeout(ctx, time.Second) // it is called from within the driver's loop
+	defer stop()
 	_ = r.notebook.SaveLive(ctx, r.live)
 }

@@ -5,17 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"retune/orchestrator/advisor"
 	"retune/orchestrator/loadtest"
 	"retune/orchestrator/verdict"
 	"retune/proxy/rules"
+	"retune/proxy/steering"
 	"retune/proxy/traffic"
 	"retune/ruleversions"
 )
 
-// Tuner runs one cycle at a time, from top to bottom. It holds no state between cycles.
+// Tuner runs one cycle at a time, from top to bottom. Between cycles it holds no state but whether the target was left
+// in measuring mode.
 type Tuner struct {
 	Target    Target
 	Journal   Journal
@@ -28,6 +31,8 @@ type Tuner struct {
 	// Generators are the advisors by name.
 	Generators map[string]Advisor
 	Log        *slog.Logger
+
+	measuring atomic.Bool // the target may be in measuring mode: fixed, or with a time scale
 }
 
 // Site is what load is sent to.
@@ -45,10 +50,16 @@ var ErrCancelled = errors.New("cancelled")
 // cycle is then ended by Reclaim.
 func (t *Tuner) Run(ctx context.Context, c Cycle) (Cycle, error) {
 	u, err := t.begin(ctx, c)
-	if err == nil && u.c.Kind == Calibrate {
-		err = u.calibrate(ctx)
-	} else if err == nil {
+	if err != nil {
+		return u.end(ctx, err)
+	}
+	switch u.c.Kind {
+	case Tune:
 		err = u.tune(ctx)
+	case Calibrate:
+		err = u.calibrate(ctx)
+	default:
+		err = fmt.Errorf("%w: kind %q", ErrInvalid, u.c.Kind)
 	}
 	return u.end(ctx, err)
 }
@@ -61,6 +72,7 @@ type turn struct {
 	scenarios []loadtest.Scenario // complete but for their seeds
 	load      LoadRunner
 	champion  ruleversions.Version
+	candidate ruleversions.Version // zero before there is one
 	report    reporter
 	saved     bool // the cycle's end is in the ledger
 }
@@ -76,7 +88,7 @@ func (t *Tuner) begin(ctx context.Context, c Cycle) (*turn, error) {
 	if u.load, u.c.Driver, err = t.Driver(c.Driver); err != nil {
 		return u, err
 	}
-	if u.scenarios, err = t.Site.choose(c.Scenarios, c.Profile, u.plan.Warm); err != nil {
+	if u.scenarios, err = t.Site.choose(u.c, u.plan.Warm); err != nil {
 		return u, err
 	}
 	u.c.Scenarios = nil
@@ -86,6 +98,9 @@ func (t *Tuner) begin(ctx context.Context, c Cycle) (*turn, error) {
 	p, err := t.Ledger.Pointer(ctx)
 	if err != nil {
 		return u, fmt.Errorf("reading which version is in force: %w", err)
+	}
+	if p.Trial != 0 {
+		return u, fmt.Errorf("%w: cycle %d's", ErrTrial, p.Trial)
 	}
 	if u.champion, err = t.Ledger.Version(ctx, p.Accepted); err != nil {
 		return u, fmt.Errorf("reading the champion: %w", err)
@@ -157,10 +172,8 @@ func (u *turn) keep(ctx context.Context, candidate ruleversions.Version) error {
 	}
 	kept := u.c
 	kept.Status, kept.Why, kept.Finished = Kept, u.c.Verdict.Reason, time.Now()
-	if err := u.Ledger.Save(ctx, kept, kept.Why); err != nil {
-		if p, again := u.Ledger.Pointer(context.WithoutCancel(ctx)); again != nil || p.Accepted != candidate.Number {
-			return fmt.Errorf("keeping v%d: %w", candidate.Number, err)
-		}
+	if err := u.saveKept(context.WithoutCancel(ctx), kept); err != nil {
+		return fmt.Errorf("keeping v%d: %w", candidate.Number, err)
 	}
 	u.c, u.saved = kept, true
 	if err := u.Converger.Converge(context.WithoutCancel(ctx)); err != nil {
@@ -169,50 +182,111 @@ func (u *turn) keep(ctx context.Context, candidate ruleversions.Version) error {
 	return nil
 }
 
+// saveKept stores the end of a kept cycle. A ledger that stumbles does not cost a proved version: it is tried for a while.
+func (u *turn) saveKept(ctx context.Context, kept Cycle) error {
+	ctx, stop := context.WithTimeout(ctx, restoreFor/2)
+	defer stop()
+	for {
+		err := attempt(ctx, func(ctx context.Context) error { return u.Ledger.Save(ctx, kept, kept.Why) })
+		if err == nil {
+			return nil
+		}
+		p, lookErr := u.Ledger.Pointer(ctx) // it may have been stored before the connection broke
+		if lookErr == nil && p.Accepted == kept.Candidate {
+			return nil
+		}
+		if errors.Is(err, ErrLost) || !pause(ctx, time.Second) {
+			return err
+		}
+	}
+}
+
+// patience is how long one call of the ledger or the target may take while a trial is being undone.
+const patience = 3 * time.Second
+
+// attempt gives one call a bounded time of its own.
+func attempt(ctx context.Context, call func(context.Context) error) error {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	return call(ctx)
+}
+
 // errNotRestored is the loudest of failures: a trial is over and its candidate may still be in force.
 var errNotRestored = errors.New("ROLLBACK FAILED")
 
 // restoreFor is how long restoring the champion is tried before the built-in safe rules are.
 const restoreFor = 30 * time.Second
 
-// restore puts the champion back and reads its hash from the target. cause is what ended the trial.
+// restore puts the champion back and reads its hash from the target. cause is what ended the trial, if not a verdict.
 func (u *turn) restore(ctx context.Context, cause error) error {
-	ctx, stop := context.WithTimeout(ctx, restoreFor)
+	bounded, stop := context.WithTimeout(ctx, restoreFor)
 	defer stop()
-	reason := "the trial ended without a verdict"
-	if u.c.Verdict != nil {
-		reason = u.c.Verdict.Reason
-	} else if cause != nil {
-		reason = cause.Error()
-	}
-	back := Move{Kind: MoveRollback, Version: u.champion.Number, Cycle: u.c.ID, Actor: "orchestrator", Reason: reason}
-	if err := u.recordRollback(ctx, back); err != nil {
-		return fmt.Errorf("%w: recording the rollback to v%d: %w", errNotRestored, u.champion.Number, err)
-	}
-	err := u.converge(ctx)
+	err := u.recordRollback(bounded, u.rollback(cause))
 	if err == nil {
-		return nil
+		err = u.converge(bounded)
 	}
-	loud := fmt.Errorf("%w: v%d: %w", errNotRestored, u.champion.Number, err)
-	u.Log.Error("ROLLBACK FAILED; trying the built-in safe rules", "cycle", u.c.ID, "champion", u.champion.Number, "error", err)
-	return errors.Join(loud, u.fallBack(context.WithoutCancel(ctx)))
+	if err == nil || errors.Is(err, ErrLost) { // lost: whoever took the cycle over puts the champion back
+		return err
+	}
+	u.Log.Error("ROLLBACK FAILED", "cycle", u.c.ID, "champion", u.champion.Number, "error", err)
+	return fmt.Errorf("%w: v%d: %w; %s", errNotRestored, u.champion.Number, err, u.fallBack(ctx))
+}
+
+// rollback is the move that ends the trial, with why.
+func (u *turn) rollback(cause error) Move {
+	m := Move{Kind: MoveRollback, Version: u.champion.Number, Cycle: u.c.ID, Actor: "orchestrator", Reason: "the trial ended without a verdict"}
+	switch {
+	case cause != nil:
+		m.Reason = cause.Error()
+	case u.c.Verdict != nil:
+		m.Reason = u.c.Verdict.Reason
+	}
+	return m
 }
 
 // recordRollback moves the pointer back, trying until ctx ends. While the ledger is out of reach the champion goes
 // back without it.
 func (u *turn) recordRollback(ctx context.Context, back Move) error {
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 3*time.Second) {
-		_, err := u.Ledger.Move(ctx, back)
+		err := attempt(ctx, func(ctx context.Context) error {
+			_, err := u.Ledger.Move(ctx, back)
+			return err
+		})
 		if err == nil || errors.Is(err, ErrLost) {
 			return err
 		}
-		if direct := u.Target.Apply(ctx, u.champion, 0, false); direct != nil {
-			err = errors.Join(err, direct)
-		}
+		err = errors.Join(err, u.putBack(context.WithoutCancel(ctx)))
 		if !pause(ctx, wait) {
 			return err
 		}
 	}
+}
+
+// putBack applies the champion by hand, in memory: the proxies' files hold it anyway. It leaves a target alone that runs
+// something other than our candidate.
+func (u *turn) putBack(ctx context.Context) error {
+	return attempt(ctx, func(ctx context.Context) error {
+		if now, err := u.Target.Serving(ctx); err == nil && now.Hash != u.candidate.Hash {
+			return nil
+		}
+		return u.Target.Apply(ctx, u.champion, 0, true)
+	})
+}
+
+// fallBack is for when the champion could not be put back in order: the champion by hand, else the built-in safe rules. It
+// says what is in force. The Converger goes on trying.
+func (u *turn) fallBack(ctx context.Context) string {
+	byHand := attempt(ctx, func(ctx context.Context) error { return u.Target.Apply(ctx, u.champion, 0, true) })
+	if byHand == nil {
+		return fmt.Sprintf("v%d is in force in the proxies' memory until it can be", u.champion.Number)
+	}
+	yaml := rules.Render(rules.Safe())
+	safe := ruleversions.Version{YAML: string(yaml), Hash: rules.Sum(yaml), Rules: rules.Safe()}
+	err := attempt(ctx, func(ctx context.Context) error { return u.Target.Apply(ctx, safe, 0, true) })
+	if err != nil {
+		return fmt.Sprintf("the built-in safe rules could not be applied either: %v", err)
+	}
+	return "the built-in safe rules are in force until it can be"
 }
 
 // pause waits; false when ctx ends first.
@@ -227,7 +301,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// converge retries until the target is on the desired version and says so by its hash.
+// converge tries until the target is on the desired version and says so by its hash, or ctx ends.
 func (u *turn) converge(ctx context.Context) error {
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 3*time.Second) {
 		err := u.Converger.Converge(ctx)
@@ -256,24 +330,14 @@ func (u *turn) confirm(ctx context.Context) error {
 	return nil
 }
 
-// fallBack puts the built-in safe rules in force when the champion can't be. The Converger goes on trying the champion.
-func (u *turn) fallBack(ctx context.Context) error {
-	ctx, stop := context.WithTimeout(ctx, 5*time.Second)
-	defer stop()
-	yaml := rules.Render(rules.Safe())
-	safe := ruleversions.Version{YAML: string(yaml), Hash: rules.Sum(yaml), Rules: rules.Safe()}
-	if err := u.Target.Apply(ctx, safe, 0, true); err != nil {
-		return fmt.Errorf("and the built-in safe rules could not be applied either: %w", err)
-	}
-	return errors.New("the built-in safe rules are in force until it can")
-}
-
-// move changes the pointer and brings the target in line.
+// move changes the pointer and brings the target in line; one slow answer of a proxy does not end a trial.
 func (u *turn) move(ctx context.Context, m Move) error {
 	if _, err := u.Ledger.Move(ctx, m); err != nil {
 		return err
 	}
-	return u.Converger.Converge(ctx)
+	ctx, stop := context.WithTimeout(ctx, restoreFor)
+	defer stop()
+	return u.converge(ctx)
 }
 
 // inForce makes a version the one that the target runs, within the trial that is on.
@@ -303,13 +367,17 @@ func (u *turn) end(ctx context.Context, err error) (Cycle, error) {
 	cause := context.Cause(ctx)
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), restoreFor)
 	defer stop()
-	if u.normal(ctx); u.saved {
+	if errors.Is(err, ErrLost) || errors.Is(cause, ErrLost) {
+		return u.c, ErrLost // another instance has ended it already, and may be measuring
+	}
+	if err := u.Normal(ctx); err != nil {
+		u.Log.Warn("the target is still in measuring mode; trying again", "error", err)
+	}
+	if u.saved {
 		return u.c, nil
 	}
 	still := fmt.Sprintf("v%d is in force", u.champion.Number)
 	switch {
-	case errors.Is(err, ErrLost):
-		return u.c, err // another instance has ended it already
 	case errors.Is(err, errNotRestored):
 		u.finish(Failed, err.Error())
 	case errors.Is(cause, ErrCancelled):
@@ -321,7 +389,22 @@ func (u *turn) end(ctx context.Context, err error) (Cycle, error) {
 	case u.c.Verdict != nil && !u.c.Status.Ended():
 		u.finish(Status(u.c.Verdict.Outcome), u.c.Verdict.Reason)
 	}
+	if u.c.Verdict != nil && Status(u.c.Verdict.Outcome) != u.c.Status {
+		u.c.Verdict = nil // it did not become one
+	}
 	return u.c, u.Ledger.Save(ctx, u.c, u.c.Why)
+}
+
+// Normal ends the measuring mode if the target may be in it: time runs at its own speed again.
+func (t *Tuner) Normal(ctx context.Context) error {
+	if !t.measuring.Load() {
+		return nil
+	}
+	if err := t.Target.SetMode(ctx, steering.Mode{Mode: steering.Adaptive, TimeScale: 1}); err != nil {
+		return err
+	}
+	t.measuring.Store(false)
+	return nil
 }
 
 func (u *turn) finish(s Status, why string) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,6 +15,7 @@ import (
 	"retune/orchestrator/verdict"
 	"retune/proxy/balance"
 	"retune/proxy/rules"
+	"retune/proxy/steering"
 	"retune/ruleversions"
 )
 
@@ -205,6 +207,109 @@ func TestWithoutALedgerTheChampionGoesBackAllTheSame(t *testing.T) {
 		_, err := run(t, b, t.Context())
 		require.ErrorIs(t, err, errDown, "the end could not be stored")
 		require.Equal(t, 1, b.proxies.serves())
+	})
+}
+
+func TestAHangingLedgerDoesNotLeaveTheCandidateInForce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(proposes{algorithm: balance.ExpectedCompletion})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		b.load.during = func(n int, _ loadtest.Scenario) {
+			if n == 5 {
+				b.ledger.mu.Lock()
+				b.ledger.hangs = true
+				b.ledger.mu.Unlock()
+				cancel(orchestrator.ErrCancelled)
+			}
+		}
+		_, err := run(t, b, ctx)
+		require.Error(t, err, "the end could not be stored")
+		require.Equal(t, 1, b.proxies.serves())
+	})
+}
+
+func TestAnUnknownKindIsRefused(t *testing.T) {
+	b := newBench(proposes{algorithm: balance.IPHash})
+	c := request()
+	c.Kind = "bench"
+	c, err := b.tuner.Run(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, orchestrator.Failed, c.Status)
+	require.Empty(t, b.ledger.moves)
+}
+
+func TestASettlingRunThatIsNoEvidenceDoesNotRollBack(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(proposes{algorithm: balance.ExpectedCompletion})
+		b.load.p95 = map[int]float64{1: 200, 2: 100}
+		b.load.during = func(n int, _ loadtest.Scenario) {
+			b.load.invalid, b.load.errors[2] = 0, 0
+			if n == 3 { // settling: stopped early, its one error is a fifth of five requests
+				b.load.invalid, b.load.errors[2] = 1, 0.2
+			}
+		}
+		c, err := run(t, b, t.Context())
+		require.NoError(t, err)
+		require.Equal(t, orchestrator.Kept, c.Status, c.Why)
+	})
+}
+
+func TestWhatIsMeasuredIsTheVersionThatIsNamed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(nil)
+		other := b.ledger.add(ruleversions.Draft{Rules: everywhere(balance.Random), Origin: rules.OriginHuman})
+		c := request()
+		c.Kind = orchestrator.Calibrate
+		b.load.during = func(n int, _ loadtest.Scenario) {
+			if n == 2 { // somebody applies other rules right after a run
+				defer func() { b.load.during = nil }()
+				go func() { _ = b.proxies.Apply(context.Background(), other, 9, false) }()
+			}
+		}
+		c, err := b.tuner.Run(t.Context(), c)
+		require.NoError(t, err)
+		require.Equal(t, orchestrator.Failed, c.Status)
+		require.Contains(t, c.Why, "void")
+	})
+}
+
+func everywhere(a balance.Algorithm) rules.RuleSet {
+	rs := rules.Default()
+	for s := range rs.Rules {
+		rs.Rules[s] = rules.Rule{Algorithm: a, Reason: "everywhere"}
+	}
+	return rs
+}
+
+func TestAStumblingLedgerDoesNotCostAProvedVersion(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(proposes{algorithm: balance.ExpectedCompletion})
+		b.load.p95 = map[int]float64{1: 200, 2: 100}
+		b.load.during = func(n int, _ loadtest.Scenario) {
+			if n == 4 {
+				b.ledger.mu.Lock()
+				b.ledger.saveErr = errDown
+				b.ledger.mu.Unlock()
+				time.AfterFunc(5*time.Second, func() {
+					b.ledger.mu.Lock()
+					b.ledger.saveErr = nil
+					b.ledger.mu.Unlock()
+				})
+			}
+		}
+		c, err := run(t, b, t.Context())
+		require.NoError(t, err)
+		require.Equal(t, orchestrator.Kept, c.Status, c.Why)
+		require.Equal(t, 2, b.ledger.pointer.Accepted)
+	})
+}
+
+func TestTheMeasuringModeEndsWithTheCycle(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(proposes{algorithm: balance.ExpectedCompletion})
+		_, err := run(t, b, t.Context())
+		require.NoError(t, err)
+		require.Equal(t, steering.Mode{Mode: steering.Adaptive, TimeScale: 1}, b.proxies.mode)
 	})
 }
 

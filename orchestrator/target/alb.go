@@ -56,7 +56,13 @@ func (a *ALB) Apply(ctx context.Context, v ruleversions.Version, generation int6
 		if now.Hash == v.Hash && now.Generation == generation && now.Trial == trial {
 			continue
 		}
-		if err := a.reload(ctx, admin, now, v, generation, trial); err != nil {
+		err = a.reload(ctx, admin, now, v, generation, trial)
+		if refused := (*Refused)(nil); errors.As(err, &refused) && refused.Status == http.StatusPreconditionFailed {
+			if now, err = a.serving(ctx, admin); err == nil { // somebody was faster: once more, over what is in force now
+				err = a.reload(ctx, admin, now, v, generation, trial)
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("applying v%d to the proxy at %s: %w", v.Number, admin, err)
 		}
 	}
