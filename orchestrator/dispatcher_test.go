@@ -139,9 +139,9 @@ func TestACycleThatIsNotOursAnyMoreStops(t *testing.T) {
 		defer stop()
 		time.Sleep(4 * time.Second)
 		q.set(func(q *queue) { q.lost = true })
-		made := b.load.made
+		made := b.load.made.Load()
 		time.Sleep(time.Minute)
-		require.LessOrEqual(t, b.load.made, made+2)
+		require.LessOrEqual(t, b.load.made.Load(), made+2)
 		require.False(t, b.ledger.ends()[1].Ended(), "whoever took it over ends it")
 	})
 }
@@ -153,9 +153,9 @@ func TestALostSessionStopsTheCycleAtOnce(t *testing.T) {
 		defer stop()
 		time.Sleep(4 * time.Second)
 		close(q.gone)
-		made := b.load.made
+		made := b.load.made.Load()
 		time.Sleep(time.Minute)
-		require.LessOrEqual(t, b.load.made, made+1)
+		require.LessOrEqual(t, b.load.made.Load(), made+1)
 		require.False(t, b.ledger.ends()[1].Ended())
 	})
 }

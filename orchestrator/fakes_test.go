@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"retune/orchestrator"
@@ -29,9 +30,10 @@ type ledger struct {
 	moves    []orchestrator.MoveKind
 	runs     []orchestrator.Run
 	attempts []advisor.Attempt
-	down     bool  // every write fails
-	hangs    bool  // every write waits for the end of its context
-	saveErr  error // what Save answers
+	down     bool        // every write fails
+	hangs    bool        // every write waits for the end of its context
+	saveErr  error       // what Save answers
+	afterRun func(n int) // called when a run is stored
 }
 
 var errDown = errors.New("connection refused")
@@ -134,6 +136,9 @@ func (l *ledger) SaveRun(_ context.Context, r orchestrator.Run) (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.runs = append(l.runs, r)
+	if l.afterRun != nil {
+		l.afterRun(len(l.runs))
+	}
 	return int64(len(l.runs)), nil
 }
 func (l *ledger) SaveCalls(context.Context, int64, int, []advisor.Call) error { return nil }
@@ -206,16 +211,16 @@ type load struct {
 	invalid int                                // how many of the next runs are no evidence
 	during  func(run int, s loadtest.Scenario) // called in the middle of each run
 	fail    func(run int, s loadtest.Scenario) error
-	made    int
+	made    atomic.Int64
 }
 
 func (l *load) Run(ctx context.Context, s loadtest.Scenario, progress func(loadtest.Progress)) (loadtest.Result, error) {
-	l.made++
+	made := int(l.made.Add(1))
 	if l.during != nil {
-		l.during(l.made, s)
+		l.during(made, s)
 	}
 	if l.fail != nil {
-		if err := l.fail(l.made, s); err != nil {
+		if err := l.fail(made, s); err != nil {
 			return loadtest.Result{}, err
 		}
 	}
@@ -228,7 +233,7 @@ func (l *load) Run(ctx context.Context, s loadtest.Scenario, progress func(loadt
 	if !ok {
 		p95 = 100
 	}
-	jitter := 1 + 0.01*float64(l.made%3)
+	jitter := 1 + 0.01*float64(made%3)
 	r := loadtest.Result{Scenario: s.Shape.Name, Requests: 5000, RPS: 80, P95MS: p95 * jitter, P50MS: 20, P99MS: 2 * p95, AvgMS: 30, ErrorRate: l.errors[v]}
 	if l.invalid > 0 {
 		l.invalid--

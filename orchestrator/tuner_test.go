@@ -260,16 +260,16 @@ func TestWhatIsMeasuredIsTheVersionThatIsNamed(t *testing.T) {
 		other := b.ledger.add(ruleversions.Draft{Rules: everywhere(balance.Random), Origin: rules.OriginHuman})
 		c := request()
 		c.Kind = orchestrator.Calibrate
-		b.load.during = func(n int, _ loadtest.Scenario) {
-			if n == 2 { // somebody applies other rules right after a run
-				defer func() { b.load.during = nil }()
-				go func() { _ = b.proxies.Apply(context.Background(), other, 9, false) }()
+		b.ledger.afterRun = func(n int) {
+			if n == 2 { // somebody applies other rules between two runs
+				require.NoError(t, b.proxies.Apply(t.Context(), other, 9, false))
 			}
 		}
 		c, err := b.tuner.Run(t.Context(), c)
 		require.NoError(t, err)
 		require.Equal(t, orchestrator.Failed, c.Status)
-		require.Contains(t, c.Why, "void")
+		require.Contains(t, c.Why, "void: the target runs v2, not v1")
+		require.Len(t, b.ledger.runs, 2)
 	})
 }
 
