@@ -129,8 +129,12 @@ export function scenario(text) {
   function act() {
     const e = events[Number(__ENV.EVENT)];
     const answer = put(e.backend, control(e));
-    const failed = answer.status >= 200 && answer.status < 300 ? '' : ` (control answered ${answer.status})`;
-    mark.add(1, { event: e.action, detail: e.backend + (e.value ? ` ${e.value}` : '') + failed });
+    const tags = { event: e.action, detail: e.backend + (e.value ? ` ${e.value}` : '') };
+    if (answer.status < 200 || answer.status >= 300) {
+      tags.detail += ` (control answered ${answer.status})`;
+      tags.failed = 'true';
+    }
+    mark.add(1, tags);
   }
 
   // Setup and teardown both revive: a run before this one may have been killed, and this one may be interrupted.

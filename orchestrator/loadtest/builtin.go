@@ -41,7 +41,7 @@ func builtinVersion() string {
 // prepare hands the scenario to the child as JSON on its standard input. The child gets SIGTERM, not SIGKILL, when we
 // die: it revives the backends before it goes.
 func (b builtin) prepare(_ context.Context, s *Scenario, dir string) (command, error) {
-	if s.Script != "" {
+	if !s.Runs(Builtin) {
 		return command{}, errors.New("a k6 script needs the k6 driver; the built-in one runs shapes alone")
 	}
 	in, err := json.Marshal(s)

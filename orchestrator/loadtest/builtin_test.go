@@ -277,3 +277,32 @@ func TestACancelledRunSaysWhy(t *testing.T) {
 	_, err := builtinRunner(t).Run(ctx, s, func(Progress) { cancel() })
 	require.ErrorIs(t, err, context.Canceled)
 }
+
+func TestARunWhoseEventsFailIsNoEvidence(t *testing.T) {
+	down := false // written by the control endpoint alone, one call at a time
+	control := newSeen(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/control" {
+			if down {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			down = true
+		}
+	})
+	s := Scenario{Shape: constant(200, time.Second), Target: control.URL, Controls: map[string]string{"a": control.URL + "/control"}}
+	s.Shape.Phases = append(s.Shape.Phases, Phase{Name: "rest", Duration: Duration(200 * time.Millisecond)})
+	s.Shape.Events = []Event{{At: Duration(500 * time.Millisecond), Action: ActionFail, Backend: "a"}, {At: Duration(1200 * time.Millisecond), Action: ActionRevive, Backend: "a"}}
+	r, err := builtinRunner(t).Run(t.Context(), s, nil)
+	require.NoError(t, err)
+	require.Len(t, r.Marks, 2, "an event after the last request happens too")
+	for _, m := range r.Marks {
+		require.True(t, m.Failed)
+		require.Contains(t, r.Invalid, "An event did not happen: "+m.Action+" "+m.Detail+".")
+	}
+	require.Contains(t, r.Invalid, "After the run, backend a could not be revived: its control endpoint answered 503 Service Unavailable.")
+	require.NotContains(t, strings.Join(r.Invalid, " "), "Before the run")
+}
+
+func TestAScriptIsForK6Alone(t *testing.T) {
+	script, shape := Scenario{Script: "mine.js"}, Scenario{Shape: constant(1, time.Second)}
+	require.Equal(t, []bool{true, false, true, true}, []bool{script.Runs(K6), script.Runs(Builtin), shape.Runs(K6), shape.Runs(Builtin)})
+}

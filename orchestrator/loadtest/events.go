@@ -91,6 +91,14 @@ func (s Scenario) touched() []string {
 	return slices.Compact(ids)
 }
 
+// marks is how many events have to show in the run's stream. A script of the user's own marks what it likes.
+func (s Scenario) marks() int {
+	if s.Script != "" {
+		return 0
+	}
+	return len(s.Shape.Events)
+}
+
 // touchedControls are the control endpoints of the touched backends. A script of the user's own may touch any.
 func (s Scenario) touchedControls() map[string]string {
 	if s.Script != "" {

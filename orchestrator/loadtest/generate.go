@@ -31,14 +31,10 @@ func Generate(ctx context.Context, s Scenario, w io.Writer) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	controls := s.touchedControls()
-	if err := Revive(ctx, controls); err != nil {
-		return err
-	}
 	out := newPoints(w, func(err error) { cancel(fmt.Errorf("writing the stream: %w", err)) })
 	g := &generator{Scenario: s, out: out, most: mostUnderWay(s), target: strings.TrimSuffix(s.Target, "/") + cmp.Or(s.Shape.Path, "/")}
 	err := g.run(ctx)
-	return errors.Join(err, Revive(context.WithoutCancel(ctx), controls), out.close())
+	return errors.Join(err, Revive(context.WithoutCancel(ctx), s.touchedControls()), out.close())
 }
 
 // generator is one run of the built-in driver.
@@ -54,17 +50,18 @@ type generator struct {
 func (g *generator) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	begin := time.Now().Add(g.warm())
-	var beside sync.WaitGroup
-	beside.Go(func() { g.events(ctx, begin) })
-	beside.Go(func() { g.gauges(ctx) })
+	var events, gauges sync.WaitGroup
+	events.Go(func() { g.events(ctx, begin) })
+	gauges.Go(func() { g.gauges(ctx) })
 	if g.Shape.Closed != nil {
 		g.closedLoop(ctx, begin)
 	} else {
 		g.openLoop(ctx)
 	}
+	events.Wait() // the last request may be answered before the last event is due
 	err := context.Cause(ctx)
 	stop()
-	beside.Wait()
+	gauges.Wait()
 	return err
 }
 
@@ -157,11 +154,12 @@ func (g *generator) events(ctx context.Context, begin time.Time) {
 		if !sleep(ctx, time.Until(begin.Add(time.Duration(e.At)))) {
 			return
 		}
+		err := putControl(ctx, g.Controls[e.Backend], e.control())
 		detail := e.detail()
-		if err := putControl(ctx, g.Controls[e.Backend], e.control()); err != nil {
+		if err != nil {
 			detail = fmt.Sprintf("%s (failed: %v)", detail, err)
 		}
-		g.out.event(time.Now(), e.Action, detail)
+		g.out.event(time.Now(), e.Action, detail, err != nil)
 	}
 }
 

@@ -38,6 +38,7 @@ type measurement struct {
 type event struct {
 	at             time.Time
 	action, detail string
+	failed         bool
 }
 
 // cell is the figures of some requests.
@@ -185,7 +186,7 @@ func (m *measurement) event(p point) bool {
 	name := p.text(`"event":"`)
 	if name != eventBegin {
 		if len(m.marks) < maxMarks {
-			m.marks = append(m.marks, event{p.at, name, p.text(`"detail":"`)})
+			m.marks = append(m.marks, event{p.at, name, p.text(`"detail":"`), string(p.tag(`"failed":"`)) == "true"})
 		}
 		return name != ""
 	}

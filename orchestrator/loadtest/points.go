@@ -81,10 +81,14 @@ func (p *points) dropped(at time.Time, phase string) {
 // begin marks the start of the measured load, which may be still to come.
 func (p *points) begin(at time.Time) { p.line(metricEvent, at, 1, `"event":"`+eventBegin+`"`) }
 
-// event writes a marker of something that happened to a backend.
-func (p *points) event(at time.Time, action, detail string) {
+// event writes a marker of something that happened to a backend, or failed to.
+func (p *points) event(at time.Time, action, detail string, failed bool) {
 	quoted, _ := json.Marshal(detail) // a string
-	p.line(metricEvent, at, 1, `"detail":`+string(quoted)+`,"event":"`+action+`"`)
+	tags := `"detail":` + string(quoted) + `,"event":"` + action + `"`
+	if failed {
+		tags += `,"failed":"true"`
+	}
+	p.line(metricEvent, at, 1, tags)
 }
 
 // gauge writes a figure that the reader does not measure.

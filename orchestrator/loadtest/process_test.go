@@ -124,7 +124,9 @@ func TestTouchedBackendsAreRevivedWhateverTheDriverDid(t *testing.T) {
 	s.Controls["server-1"] = control.URL + "/missing"
 	r, err := standInRunner(t, "exit:0").Run(t.Context(), s, nil)
 	require.NoError(t, err)
-	require.Contains(t, strings.Join(r.Log, " "), "server-1 could not be revived: its control endpoint answered 404")
+	for _, when := range []string{"Before", "After"} {
+		require.Contains(t, r.Invalid, when+" the run, backend server-1 could not be revived: its control endpoint answered 404 Not Found.")
+	}
 }
 
 func TestAScenarioThatCanNotBeRunIsRefusedWithEveryFault(t *testing.T) {

@@ -21,7 +21,7 @@ func (m *measurement) result(s Scenario) Result {
 		r.ErrorRate = float64(r.Failed) / float64(r.Requests)
 	}
 	for _, e := range m.marks {
-		r.Marks = append(r.Marks, Mark{At: e.at.Sub(m.begun), Action: e.action, Detail: e.detail})
+		r.Marks = append(r.Marks, Mark{At: e.at.Sub(m.begun), Action: e.action, Detail: e.detail, Failed: e.failed})
 	}
 	for _, c := range m.seconds {
 		r.Series = append(r.Series, Second{Requests: c.requests, Failed: c.failed, Dropped: c.dropped,

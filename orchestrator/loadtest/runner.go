@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -65,8 +66,8 @@ const defaultTimeout = 5 * time.Second
 
 // Run runs the scenario's load: the shape as given, which the caller has scaled to the profile. progress (nil for
 // none) is called about once a second, never after Run returns. The error is for a run that could not be made or was
-// cancelled; a run that is no evidence is a Result with Invalid set. Whatever happens, the backends that the
-// scenario's events touch are revived before Run returns.
+// cancelled; a run that is no evidence is a Result with Invalid set. The backends that the scenario's events touch are
+// revived before the load and, whatever happens, before Run returns; one that can't be makes the run no evidence.
 func (r *Runner) Run(ctx context.Context, s Scenario, progress func(Progress)) (Result, error) {
 	s.Timeout = cmp.Or(s.Timeout, defaultTimeout)
 	if err := s.validate(); err != nil {
@@ -81,10 +82,11 @@ func (r *Runner) Run(ctx context.Context, s Scenario, progress func(Progress)) (
 	if err != nil {
 		return Result{}, err
 	}
+	controls := s.touchedControls()
+	before := Revive(ctx, controls) // a run before this one may have been killed
 	result, err := r.measure(ctx, s, c, progress)
-	if failed := Revive(context.WithoutCancel(ctx), s.touchedControls()); failed != nil {
-		result.Log = append(result.Log, failed.Error())
-	}
+	after := Revive(context.WithoutCancel(ctx), controls)
+	result.Invalid = slices.Concat(result.Invalid, unrevived("Before", before), unrevived("After", after))
 	if err == nil && ctx.Err() != nil {
 		err = fmt.Errorf("scenario %s: %w", s.Shape.Name, context.Cause(ctx))
 	}
@@ -105,7 +107,7 @@ func (r *Runner) measure(ctx context.Context, s Scenario, c command, progress fu
 	result.Driver, result.DriverVersion, result.ExitCode, result.Log = r.Driver, r.Version, e.code, said.lines()
 	result.DriverCPU = e.cpu.Seconds() / max(e.wall.Seconds(), 1) // in less than a second, starting up is all there is
 	result.Invalid = invalid(result, account{
-		lines: in.lines.Load(), garbage: in.garbage.Load() + in.measured.strays, timed: in.measured.total.timed, stopped: e.stopped, signal: e.signal,
+		events: s.marks(), lines: in.lines.Load(), garbage: in.garbage.Load() + in.measured.strays, timed: in.measured.total.timed, stopped: e.stopped, signal: e.signal,
 	})
 	return result, nil
 }

@@ -7,15 +7,14 @@ import (
 
 // Shape is a scenario's load, as its file in k6/ says: the single source for both drivers and for charts.
 type Shape struct {
-	Name        string   `json:"name"`
-	Description string   `json:"description"` // one sentence
-	Phases      []Phase  `json:"phases"`
-	Events      []Event  `json:"events,omitempty"`
-	Clients     int      `json:"clients"`           // how many client addresses the requests come from
-	Path        string   `json:"path,omitempty"`    // "/" by default
-	HoldOut     bool     `json:"holdout,omitempty"` // judged, but never shown to a generator
-	Closed      *Closed  `json:"closed,omitempty"`  // a closed loop of clients instead of phases: the reference load only
-	Tags        []string `json:"tags,omitempty"`
+	Name        string  `json:"name"`
+	Description string  `json:"description"` // one sentence
+	Phases      []Phase `json:"phases"`
+	Events      []Event `json:"events,omitempty"`
+	Clients     int     `json:"clients"`           // how many client addresses the requests come from
+	Path        string  `json:"path,omitempty"`    // "/" by default
+	HoldOut     bool    `json:"holdout,omitempty"` // judged, but never shown to a generator
+	Closed      *Closed `json:"closed,omitempty"`  // a closed loop of clients instead of phases: the reference load only
 }
 
 // Phase is a part of a shape in which the rate goes in a straight line.
@@ -87,6 +86,10 @@ type Scenario struct {
 	Seed     uint64            // same seed, same arrivals and same clients
 	Script   string            // path of a k6 script of the user's own; k6 only
 }
+
+// Runs reports whether a driver (K6 or Builtin: one that was chosen) can run the scenario: a k6 script of the user's
+// own, with or without a shape beside it, is for k6 alone.
+func (s Scenario) Runs(d Driver) bool { return s.Script == "" || d == K6 }
 
 // Driver is what produces the load.
 type Driver string
@@ -163,4 +166,6 @@ type Mark struct {
 	At     time.Duration `json:"at_ns"` // from the start of the measured phase
 	Action string        `json:"action"`
 	Detail string        `json:"detail,omitempty"`
+	// Failed says that the event could not be made to happen, and Detail why: its backend went on as before.
+	Failed bool `json:"failed,omitempty"`
 }

@@ -128,10 +128,12 @@ func TestNoAnswerIsNoLatencyButATimeOutCountsInFull(t *testing.T) {
 func TestDropsAndEventsAreKept(t *testing.T) {
 	drop := strings.Replace(requestLine(1.2, 3, `"scenario":"main"`), metricDuration, metricDropped, 1)
 	warm := strings.Replace(drop, `"main"`, `"warm"`, 1)
-	_, r := readAll(eventLine(0, `"event":"begin"`) + drop + warm + eventLine(2, `"detail":"server-1 \"a\"","event":"fail"`))
+	_, r := readAll(eventLine(0, `"event":"begin"`) + drop + warm + eventLine(2, `"detail":"server-1 \"a\"","event":"fail"`) +
+		eventLine(3, `"detail":"server-1 (control answered 0)","event":"revive","failed":"true"`))
 	require.EqualValues(t, 3, r.Dropped)
 	require.EqualValues(t, 3, r.Series[1].Dropped)
-	require.Equal(t, []Mark{{At: 2 * time.Second, Action: "fail", Detail: `server-1 "a"`}}, r.Marks)
+	require.Equal(t, []Mark{{At: 2 * time.Second, Action: "fail", Detail: `server-1 "a"`},
+		{At: 3 * time.Second, Action: "revive", Detail: "server-1 (control answered 0)", Failed: true}}, r.Marks)
 }
 
 func TestGarbageIsCountedAndHarmsNothing(t *testing.T) {

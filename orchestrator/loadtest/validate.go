@@ -39,6 +39,7 @@ func (s Shape) Validate() error {
 	f.unless((len(s.Phases) > 0) != (s.Closed != nil), "phases: give either phases or closed")
 	s.checkPhases(&f)
 	s.checkClosed(&f)
+	f.unless(len(s.Events) <= maxMarks, "events: %d; at most %d", len(s.Events), maxMarks)
 	for i, e := range s.Events {
 		s.checkEvent(&f, fmt.Sprintf("events[%d]", i), e)
 	}

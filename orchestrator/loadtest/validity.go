@@ -3,6 +3,7 @@ package loadtest
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // What a run must have to be evidence.
@@ -19,6 +20,7 @@ const (
 
 // account is what is known of a run beside its measurements.
 type account struct {
+	events         int // that the shape has
 	lines, garbage int64
 	timed          int64  // requests with a latency
 	stopped        string // why Retune ended the driver, if it did
@@ -42,9 +44,22 @@ func invalid(r Result, a account) (why []string) {
 	asked := max(r.Planned, r.Requests+r.Dropped)
 	say(float64(r.Dropped) > maxDropped*float64(asked), "%d of %d requests were dropped (%.1f%%), since the driver could not start them on time; at most %.0f%% may be.",
 		r.Dropped, asked, percent(r.Dropped, asked), 100*maxDropped)
+	for _, m := range r.Marks {
+		say(m.Failed, "An event did not happen: %s %s.", m.Action, m.Detail)
+	}
+	say(len(r.Marks) < a.events, "Only %d of the shape's %d events were tried.", len(r.Marks), a.events)
 	say(r.DriverCPU > maxDriverCPU, "The driver used %.0f%% of a core; beyond %.0f%% it measures itself. Lower the rates.", 100*r.DriverCPU, 100*maxDriverCPU)
 	say(a.garbage > minGarbage && float64(a.garbage) > maxGarbage*float64(a.lines), "%d of %d lines of the driver's stream could not be read.", a.garbage, a.lines)
 	return why
+}
+
+// unrevived says that backends could not be revived before or after a run: what was measured then, or will be next, is
+// a backend that is still failed or slowed.
+func unrevived(when string, err error) []string {
+	if err == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s the run, %s.", when, strings.ReplaceAll(err.Error(), "\n", "; "))}
 }
 
 func percent(part, of int64) float64 { return 100 * float64(part) / float64(max(1, of)) }

@@ -33,7 +33,12 @@ func TestNoDataIsNeverAPass(t *testing.T) {
 		"stopped by us":                   {func(r *Result, a *account) { r.ExitCode, a.stopped = 105, "it was silent for 15s" }, "k6 was stopped: it was silent for 15s."},
 		"a stream that can't be read":     {func(_ *Result, a *account) { a.garbage = 131 }, "131 of 13000 lines of the driver's stream could not be read."},
 		"a few bad lines":                 {func(_ *Result, a *account) { a.garbage = 130 }, ""},
-		"one bad line of ten":             {func(_ *Result, a *account) { a.lines, a.garbage = 10, 1 }, ""},
+		"every event happened":            {func(r *Result, a *account) { a.events, r.Marks = 1, []Mark{{Action: ActionFail, Detail: "a"}} }, ""},
+		"an event failed": {func(r *Result, a *account) {
+			a.events, r.Marks = 1, []Mark{{Action: ActionFail, Detail: "a (control answered 404)", Failed: true}}
+		}, "An event did not happen: fail a (control answered 404)."},
+		"an event is missing": {func(r *Result, a *account) { a.events, r.Marks = 2, []Mark{{Action: ActionFail, Detail: "a"}} }, "Only 1 of the shape's 2 events were tried."},
+		"one bad line of ten": {func(_ *Result, a *account) { a.lines, a.garbage = 10, 1 }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, a := good, sound
