@@ -87,7 +87,7 @@ func (c *benchCmd) arms() (all []benchArm, err error) {
 		if !a.Known() {
 			return nil, usage("no algorithm %q; there are %v", n, balance.Algorithms())
 		}
-		all = append(all, benchArm{name: string(a), mode: steering.Mode{Mode: "fixed", Algorithm: a}})
+		all = append(all, benchArm{name: string(a), mode: steering.Mode{Mode: steering.Fixed, Algorithm: a}})
 	}
 	for _, file := range c.Rules {
 		b, err := readRuleFile(file)
@@ -99,7 +99,7 @@ func (c *benchCmd) arms() (all []benchArm, err error) {
 			return nil, &exitError{exitUsage, err}
 		}
 		v := ruleversions.Version{Number: rs.Version, YAML: string(b), Hash: rules.Sum(b), Rules: rs}
-		all = append(all, benchArm{name: filepath.Base(file), mode: steering.Mode{Mode: "adaptive"}, version: v})
+		all = append(all, benchArm{name: filepath.Base(file), mode: steering.Mode{Mode: steering.Adaptive}, version: v})
 	}
 	return all, nil
 }

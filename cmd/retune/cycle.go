@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"retune/orchestrator"
 	"retune/orchestrator/loadtest"
@@ -29,30 +26,63 @@ type cycleCmd struct {
 	upFlags
 }
 
+// Help is what --help says below the command's line.
+func (*cycleCmd) Help() string {
+	return "Exit codes: 0 the new rules were kept, or there was no change: the proposal needed no trial, and the rules in force " +
+		"stay as they are; 3 they were rolled back; 4 nothing could be told; 5 something that is needed is out of reach; " +
+		"130 cancelled or interrupted; 1 anything else that went wrong."
+}
+
 // Run runs one cycle and waits for its verdict; the exit code tells it.
 func (c *cycleCmd) Run(ctx context.Context, o *output) error {
-	if !c.Up {
-		api, err := c.client()
-		if err != nil {
-			return err
-		}
-		return c.follow(ctx, o, api)
+	r, err := c.request()
+	if err != nil {
+		return err
 	}
+	if c.Up {
+		return c.runUp(ctx, o, r)
+	}
+	api, err := c.client()
+	if err != nil {
+		return err
+	}
+	done, err := follow(ctx, o, api, r)
+	if err != nil {
+		return err
+	}
+	return c.result(o, done)
+}
+
+// runUp brings everything up for the one cycle. When ctx ends the API ends with it: it is the orchestrator's stop,
+// which up waits for, that puts the champion back.
+func (c *cycleCmd) runUp(ctx context.Context, o *output, r orchestrator.Request) error {
 	c.NoCalibrate = true
 	if c.LogLevel == slog.LevelInfo {
 		c.LogLevel = slog.LevelWarn // the progress is what is looked at
 	}
 	var outcome error
-	err := c.up(ctx, c.logger(o.err), o.err, func(ctx context.Context, s *serving) error {
-		f := serverFlags{Server: "http://" + s.listener.Addr().String(), Token: c.AuthToken}
-		api, err := f.client()
-		if err == nil {
-			outcome = c.follow(ctx, o, api)
+	err := c.up(ctx, c.logger(o.err), o.err, func(up context.Context, s *serving) error {
+		api, err := serverFlags{Server: "http://" + s.listener.Addr().String(), Token: c.AuthToken}.client()
+		if err != nil {
+			return err
 		}
-		return err
+		done, err := followUntil(up, o, api, r)
+		if err == nil {
+			outcome = c.result(o, done)
+		}
+		if up.Err() == nil {
+			return err
+		}
+		if ctx.Err() != nil && err != nil {
+			fmt.Fprintln(o.err, "Stopping; the orchestrator puts the champion back in force.")
+		}
+		return nil // what ended it is up's to tell
 	})
-	if outcome != nil {
+	switch {
+	case outcome != nil:
 		return outcome
+	case ctx.Err() != nil:
+		return &exitError{exitInterrupted, err}
 	}
 	return err
 }
@@ -80,80 +110,6 @@ func generatorName(s string) string {
 	return s
 }
 
-// follow starts the cycle, shows how it goes, and prints what came of it.
-func (c *cycleCmd) follow(ctx context.Context, o *output, api *apiClient) error {
-	r, err := c.request()
-	if err != nil {
-		return err
-	}
-	var started orchestrator.Cycle
-	if err := api.call(ctx, http.MethodPost, "/cycles", r, &started); err != nil {
-		return err
-	}
-	fmt.Fprintf(o.err, "Cycle %d is queued (%s). Watch it at %s/cycles/%d; Ctrl-C cancels it.\n", started.ID, c.Profile, api.base, started.ID)
-	done, err := watch(ctx, o, api, started.ID)
-	if ctx.Err() != nil {
-		return c.cancel(ctx, o, api, started.ID)
-	}
-	if err != nil {
-		return err
-	}
-	return c.result(o, done)
-}
-
-// cancel asks for the cycle's end and waits for it: the champion is in force again when it returns.
-func (c *cycleCmd) cancel(ctx context.Context, o *output, api *apiClient, id int64) error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer stop()
-	fmt.Fprintln(o.err, "Cancelling; the champion goes back in force.")
-	if err := api.call(ctx, http.MethodPost, cyclePath(id)+"/cancel", nil, nil); err != nil {
-		return &exitError{exitInterrupted, fmt.Errorf("cancelling cycle %d: %w", id, err)}
-	}
-	done, err := watch(ctx, &output{o.out, discard{}}, api, id)
-	if err != nil {
-		return &exitError{exitInterrupted, err}
-	}
-	return &exitError{exitInterrupted, fmt.Errorf("cycle %d: %s", id, done.Why)}
-}
-
-type discard struct{}
-
-func (discard) Write(b []byte) (int, error) { return len(b), nil }
-
-func cyclePath(id int64) string { return "/cycles/" + strconv.FormatInt(id, 10) }
-
-// watch polls a cycle once a second until it has ended.
-func watch(ctx context.Context, o *output, api *apiClient, id int64) (orchestrator.Cycle, error) {
-	show := newProgress(o)
-	defer show.end()
-	for failures := 0; ; {
-		var c orchestrator.Cycle
-		err := api.call(ctx, http.MethodGet, cyclePath(id), nil, &c)
-		var p *apiProblem
-		switch {
-		case err == nil && c.Status.Ended():
-			return c, nil
-		case err == nil:
-			failures = 0
-			var l orchestrator.Live
-			if api.call(ctx, http.MethodGet, cyclePath(id)+"/live", nil, &l) == nil {
-				show.live(l)
-			}
-		case ctx.Err() != nil:
-			return c, context.Cause(ctx)
-		case errors.As(err, &p) && p.Status == http.StatusNotFound, failures > 30: // a restart of the orchestrator is waited for
-			return c, err
-		default:
-			failures++
-		}
-		select {
-		case <-ctx.Done():
-			return c, context.Cause(ctx)
-		case <-time.After(time.Second):
-		}
-	}
-}
-
 // result prints the verdict's table, and turns the status into the exit code.
 func (c *cycleCmd) result(o *output, done orchestrator.Cycle) error {
 	var rows [][]string
@@ -169,12 +125,18 @@ func (c *cycleCmd) result(o *output, done orchestrator.Cycle) error {
 		}
 	}
 	fmt.Fprintf(o.err, "\nCycle %d %s\n", done.ID, ending(done))
-	if done.Candidate != 0 && done.Status == orchestrator.Kept {
+	switch done.Status { // what is in force after any other ending, its own sentence has to say
+	case orchestrator.Kept:
 		fmt.Fprintf(o.err, "v%d is in force now.\n", done.Candidate)
-	} else {
+	case orchestrator.RolledBack, orchestrator.Inconclusive, orchestrator.NoChange:
 		fmt.Fprintf(o.err, "v%d stays in force.\n", done.Champion)
 	}
-	switch done.Status {
+	return outcomeError(done.Status)
+}
+
+// outcomeError is the exit code of a cycle that has ended.
+func outcomeError(s orchestrator.Status) error {
+	switch s {
 	case orchestrator.Kept, orchestrator.NoChange, orchestrator.Finished:
 		return nil
 	case orchestrator.RolledBack:

@@ -23,7 +23,7 @@ type doctorCmd struct {
 	orchestratorFlags
 }
 
-// finding is one check of the doctor.
+// checkup is one check of the doctor.
 type checkup struct {
 	Check  string `json:"check"`
 	OK     bool   `json:"ok"`
@@ -76,7 +76,11 @@ func (c *doctorCmd) database(ctx context.Context) checkup {
 }
 
 func (c *doctorCmd) loadDriver(ctx context.Context) checkup {
-	r, err := loadtest.Choose(ctx, loadtest.Auto, loadtest.Config{K6: c.K6, DataDir: c.Data})
+	data, err := c.dataDir()
+	if err != nil {
+		return checkup{"load driver", false, err.Error()}
+	}
+	r, err := loadtest.Choose(ctx, loadtest.Auto, loadtest.Config{K6: c.K6, DataDir: data})
 	if err != nil {
 		return checkup{"load driver", false, err.Error()}
 	}
@@ -134,12 +138,7 @@ func (c *doctorCmd) noise(ctx context.Context, o *output) error {
 	if err != nil {
 		return err
 	}
-	var started orchestrator.Cycle
-	r := orchestrator.Request{Kind: orchestrator.Calibrate, Trigger: "cli", Profile: loadtest.Profile(c.Profile), Driver: loadtest.Auto}
-	if err := api.call(ctx, http.MethodPost, "/cycles", r, &started); err != nil {
-		return err
-	}
-	done, err := watch(ctx, o, api, started.ID)
+	done, err := follow(ctx, o, api, orchestrator.Request{Kind: orchestrator.Calibrate, Trigger: "cli", Profile: loadtest.Profile(c.Profile), Driver: loadtest.Auto})
 	if err != nil {
 		return err
 	}

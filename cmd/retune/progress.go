@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
@@ -16,7 +17,7 @@ type progress struct {
 	w     io.Writer
 	bars  *mpb.Progress // nil: no terminal
 	bar   *mpb.Bar
-	text  string
+	text  atomic.Pointer[string] // what the bar's goroutine shows; nil before the first
 	said  string
 	saidE time.Time
 }
@@ -26,11 +27,21 @@ func newProgress(o *output) *progress {
 	if !terminal(o.err) {
 		return p
 	}
-	p.bars = mpb.New(mpb.WithOutput(o.err), mpb.WithWidth(40), mpb.WithRefreshRate(250*time.Millisecond))
+	p.show()
+	return p
+}
+
+// show puts the bar on w, which is a terminal unless more says otherwise.
+func (p *progress) show(more ...mpb.ContainerOption) {
+	p.bars = mpb.New(append([]mpb.ContainerOption{mpb.WithOutput(p.w), mpb.WithWidth(40), mpb.WithRefreshRate(250 * time.Millisecond)}, more...)...)
 	p.bar = p.bars.AddBar(1000, mpb.BarRemoveOnComplete(),
 		mpb.PrependDecorators(decor.Percentage(decor.WCSyncSpace)),
-		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return p.text })))
-	return p
+		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string {
+			if text := p.text.Load(); text != nil {
+				return *text
+			}
+			return ""
+		})))
 }
 
 // live shows the latest.
@@ -43,7 +54,7 @@ func (p *progress) live(l orchestrator.Live) {
 		text += fmt.Sprintf("  about %s left", l.Remaining.Round(time.Second))
 	}
 	if p.bar != nil {
-		p.text = text
+		p.text.Store(&text)
 		p.bar.SetCurrent(int64(1000 * l.Share))
 		return
 	}

@@ -203,6 +203,9 @@ func (c *child) ready(ctx context.Context) error {
 			}
 			select {
 			case <-ctx.Done():
+				if errors.Is(ctx.Err(), context.Canceled) { // we were told to stop
+					return ctx.Err()
+				}
 				return unavailable(errors.New("the " + c.name + " did not come up on " + addr + "; its messages are above"))
 			case <-time.After(20 * time.Millisecond):
 			}
