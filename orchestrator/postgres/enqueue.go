@@ -58,11 +58,10 @@ func checkGenerator(r orchestrator.Request) error {
 	return oneOf("generator", r.Generator, "openai", "local", "file")
 }
 
+// checkLimits refuses what the judge would refuse after a whole look.
 func checkLimits(l verdict.Limits) error {
-	for _, v := range []float64{l.P95Increase, l.RPSDecrease, l.ErrorIncrease} {
-		if !(v >= 0 && v <= 10) { // NaN too
-			return fmt.Errorf("%w: limit %v: a share from 0 to 10", orchestrator.ErrInvalid, v)
-		}
+	if err := l.Check(); err != nil {
+		return fmt.Errorf("%w: %w; give all three limits, or none for the defaults", orchestrator.ErrInvalid, err)
 	}
 	return nil
 }

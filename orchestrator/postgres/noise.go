@@ -158,12 +158,13 @@ func (s *scatter) add(runs []queries.PairedRunsRow) {
 	}
 }
 
-// noise is the pooled standard deviation of a pair's difference, per metric.
+// noise is the pooled standard deviation of a pair's difference, per metric. The groups' means have been taken off
+// already; the judge takes one more degree of freedom off the pairs it is told, so it is told of one more.
 func (s scatter) noise(scenario string) []verdict.Noise {
 	var list []verdict.Noise
 	for i, m := range metrics {
 		if n := s[i].freedom; n > 0 {
-			list = append(list, verdict.Noise{Scenario: scenario, Metric: m.name, SD: math.Sqrt(s[i].squares / float64(n)), Pairs: n})
+			list = append(list, verdict.Noise{Scenario: scenario, Metric: m.name, SD: math.Sqrt(s[i].squares / float64(n)), Pairs: n + 1})
 		}
 	}
 	return list

@@ -60,6 +60,13 @@ func TestEnqueueSaysAllThatIsWrong(t *testing.T) {
 		_, err := s.Enqueue(t.Context(), r)
 		require.ErrorIs(t, err, orchestrator.ErrInvalid, name)
 	}
+	r := request()
+	r.Limits.P95Increase = 0.2
+	_, err = s.Enqueue(t.Context(), r)
+	require.ErrorIs(t, err, orchestrator.ErrInvalid, "limits that are given in part")
+	require.ErrorContains(t, err, "rps_decrease: 0")
+	require.ErrorContains(t, err, "error_increase: 0")
+	require.NotContains(t, err.Error(), "p95_increase")
 	list, err := s.Cycles(t.Context(), 10, 0)
 	require.NoError(t, err)
 	require.Empty(t, list)

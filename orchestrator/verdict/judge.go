@@ -17,7 +17,7 @@ import (
 // contradicts is left out with a warning. Input that is no evidence (no p95, NaN, negative figures, no requests,
 // limits that are none) is an error and no verdict.
 func Judge(pairs []Pair, limits Limits, known []Noise, looks []int) (Verdict, error) {
-	if err := errors.Join(checkPairs(pairs), checkLimits(limits), checkNoise(known)); err != nil {
+	if err := errors.Join(checkPairs(pairs), limits.Check(), checkNoise(known)); err != nil {
 		return Verdict{}, fmt.Errorf("judging: %w", err)
 	}
 	groups := group(pairs)

@@ -185,9 +185,9 @@ func TestInputThatIsNoEvidenceIsAnErrorAndNoVerdict(t *testing.T) {
 	for want, judge := range map[string]func() error{
 		"no pairs": func() error { _, err := Judge(nil, DefaultLimits(), nil, looks); return err },
 		"3 pairs per scenario is none of the planned looks [2 4]": func() error { _, err := Judge(good(), DefaultLimits(), nil, []int{2, 4}); return err },
-		"must rise":                   func() error { _, err := Judge(good(), DefaultLimits(), nil, []int{5, 3}); return err },
-		"each must be above 0":        func() error { _, err := Judge(good(), Limits{}, nil, looks); return err },
-		"a standard deviation of NaN": func() error { _, err := Judge(good(), DefaultLimits(), []Noise{{"a", P95, nan, 3}}, looks); return err },
+		"must rise":                       func() error { _, err := Judge(good(), DefaultLimits(), nil, []int{5, 3}); return err },
+		"p95_increase: 0 must be above 0": func() error { _, err := Judge(good(), Limits{}, nil, looks); return err },
+		"a standard deviation of NaN":     func() error { _, err := Judge(good(), DefaultLimits(), []Noise{{"a", P95, nan, 3}}, looks); return err },
 		"a standard deviation of -0.1": func() error {
 			_, err := Judge(good(), DefaultLimits(), []Noise{{"a", P95, -0.1, 3}}, looks)
 			return err
@@ -209,4 +209,13 @@ func TestLooksSpendFivePercentInAll(t *testing.T) {
 			require.LessOrEqual(t, condemn*float64(scenarios), alpha+1e-12)
 		}
 	}
+}
+
+func TestLimitsAreCheckedFieldByField(t *testing.T) {
+	require.NoError(t, DefaultLimits().Check())
+	require.NoError(t, Limits{P95Increase: 3, RPSDecrease: 0.99, ErrorIncrease: 0.001}.Check())
+	err := Limits{P95Increase: 0.2, RPSDecrease: 1}.Check()
+	require.EqualError(t, err, "limit rps_decrease: 1 must be above 0 and below 1\nlimit error_increase: 0 must be above 0 and below 1")
+	require.ErrorContains(t, Limits{math.NaN(), 0.1, 0.1}.Check(), "p95_increase: NaN")
+	require.ErrorContains(t, Limits{math.Inf(1), 0.1, 0.1}.Check(), "p95_increase: +Inf")
 }

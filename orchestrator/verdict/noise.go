@@ -5,55 +5,6 @@ import (
 	"math"
 )
 
-// maxRemembered bounds what stored noise counts for, so that old cycles fade as new ones come in.
-const maxRemembered = 60
-
-// Spread is how much the pairs scatter around their own mean, per scenario and metric: what an A/A calibration
-// stores, and what the pairs of each later cycle add through Pool. A true difference between the arms moves the
-// mean and so does not count as noise. Scenarios with fewer than two pairs are left out; the error is for a pair
-// that is no evidence.
-func Spread(pairs []Pair) ([]Noise, error) {
-	if err := checkPairs(pairs); err != nil {
-		return nil, err
-	}
-	var out []Noise
-	for _, g := range group(pairs) {
-		if len(g.pairs) < 2 {
-			continue
-		}
-		for _, m := range metrics {
-			s := spreadOf(g.changes(m))
-			out = append(out, Noise{Scenario: g.scenario, Metric: m, SD: math.Sqrt(s.variance()), Pairs: len(g.pairs)})
-		}
-	}
-	return out, nil
-}
-
-// Pool joins what is known with what was measured now, weighted by degrees of freedom. What it returns counts for at
-// most 61 pairs each.
-func Pool(known, now []Noise) []Noise {
-	var out []Noise
-	at := map[[2]string]int{}
-	for _, n := range append(append([]Noise{}, known...), now...) {
-		key := [2]string{n.Scenario, string(n.Metric)}
-		i, seen := at[key]
-		if !seen {
-			at[key] = len(out)
-			out = append(out, n)
-			continue
-		}
-		out[i] = n.joined(out[i])
-	}
-	return out
-}
-
-// joined pools two noises of one scenario and metric; old gives way when there would be too much of it.
-func (n Noise) joined(old Noise) Noise {
-	now := n.spread()
-	sum := now.plus(old.spread().capped(max(0, maxRemembered-now.df)))
-	return Noise{Scenario: n.Scenario, Metric: n.Metric, SD: math.Sqrt(sum.variance()), Pairs: int(sum.df) + 1}
-}
-
 func (n Noise) spread() spread {
 	df := max(0, float64(n.Pairs-1))
 	return spread{n.SD * n.SD * df, df}

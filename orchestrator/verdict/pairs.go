@@ -105,10 +105,3 @@ func (m Measurement) check(mayFail bool) error {
 }
 
 func positive(x float64) bool { return x > 0 && !math.IsInf(x, 1) }
-
-func checkLimits(l Limits) error {
-	if !positive(l.P95Increase) || !positive(l.RPSDecrease) || l.RPSDecrease >= 1 || !positive(l.ErrorIncrease) || l.ErrorIncrease >= 1 {
-		return fmt.Errorf("limits p95 +%v, RPS -%v, error rate +%v: each must be above 0, and the last two below 1", l.P95Increase, l.RPSDecrease, l.ErrorIncrease)
-	}
-	return nil
-}

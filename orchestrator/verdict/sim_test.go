@@ -43,7 +43,7 @@ func (w world) pair(r *rand.Rand, scenario int) Pair {
 func (w world) cycle(t testing.TB, r *rand.Rand) Verdict {
 	var known []Noise
 	if w.known {
-		known = must(t)(Spread(w.equal().pairs(r, 8)))
+		known = scatterOf(w.equal().pairs(r, 8))
 	}
 	var pairs []Pair
 	looks := ShouldLook(w.profile)
@@ -59,6 +59,16 @@ func (w world) cycle(t testing.TB, r *rand.Rand) Verdict {
 	}
 	t.Fatal("the last look left it undecided")
 	return Verdict{}
+}
+
+// scatterOf is what the pairs of a calibration tell of the noise, as a store keeps it.
+func scatterOf(pairs []Pair) (known []Noise) {
+	for _, g := range group(pairs) {
+		for _, m := range metrics {
+			known = append(known, Noise{Scenario: g.scenario, Metric: m, SD: math.Sqrt(spreadOf(g.changes(m)).variance()), Pairs: len(g.pairs)})
+		}
+	}
+	return known
 }
 
 func (w world) equal() world {
@@ -129,15 +139,5 @@ func TestHowOftenTheJudgeErrs(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func must(t testing.TB) func([]Noise, error) []Noise {
-	return func(n []Noise, err error) []Noise {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
 	}
 }

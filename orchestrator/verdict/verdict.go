@@ -6,6 +6,12 @@
 // beyond it. Anything else is inconclusive: a candidate is never kept on hope.
 package verdict
 
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
 // Outcome is what a judge says.
 type Outcome string
 
@@ -26,6 +32,21 @@ type Limits struct {
 
 // DefaultLimits are the mission's.
 func DefaultLimits() Limits { return Limits{P95Increase: 0.15, RPSDecrease: 0.15, ErrorIncrease: 0.02} }
+
+// Check names each limit that is none: p95 may rise by any share above 0, the other two by one between 0 and 1. Limits
+// that are given in part are refused too: what is left out is 0.
+func (l Limits) Check() error {
+	var faults []error
+	for _, f := range []struct {
+		name         string
+		limit, below float64
+	}{{"p95_increase", l.P95Increase, math.Inf(1)}, {"rps_decrease", l.RPSDecrease, 1}, {"error_increase", l.ErrorIncrease, 1}} {
+		if !(f.limit > 0 && f.limit < f.below) { // NaN too
+			faults = append(faults, fmt.Errorf("limit %s: %v must be above 0 and below %v", f.name, f.limit, f.below))
+		}
+	}
+	return errors.Join(faults...)
+}
 
 // Measurement is one valid run's figures.
 type Measurement struct {
@@ -57,7 +78,7 @@ type Noise struct {
 	Scenario string  `json:"scenario"`
 	Metric   Metric  `json:"metric"`
 	SD       float64 `json:"sd"`    // of the natural log of the ratio, or of the difference
-	Pairs    int     `json:"pairs"` // that SD was measured from: one degree of freedom less
+	Pairs    int     `json:"pairs"` // that SD was measured from, or as many as tell as much: SD's degrees of freedom and one
 }
 
 // Finding is one metric of one scenario.
