@@ -10,19 +10,21 @@ import (
 	"retune/ruleversions"
 )
 
-// Attempts are earlier candidates, what they changed and how they were judged, newest first.
+// Attempts are earlier candidates, what they changed and how they were judged, newest first. One whose
+// stored rules are refused today is left out.
 func (s *Store) Attempts(ctx context.Context, limit int) ([]advisor.Attempt, error) {
 	rows, err := s.q.Attempts(ctx, limited(limit))
 	if err != nil {
 		return nil, fmt.Errorf("reading earlier candidates: %w", err)
 	}
-	list := make([]advisor.Attempt, len(rows))
-	for i, r := range rows {
+	list := make([]advisor.Attempt, 0, len(rows))
+	for _, r := range rows {
 		changed, err := changes(r)
 		if err != nil {
-			return nil, fmt.Errorf("reading what v%d changed: %w", r.Version, err)
+			s.log.Warn("an earlier candidate is left out: its rules, or its parent's, are refused today", "version", r.Version, "error", err)
+			continue
 		}
-		list[i] = advisor.Attempt{Version: r.Version, Changes: changed, Outcome: string(r.Status), Why: r.Why}
+		list = append(list, advisor.Attempt{Version: r.Version, Changes: changed, Outcome: string(r.Status), Why: r.Why})
 	}
 	return list, nil
 }

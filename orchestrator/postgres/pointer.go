@@ -30,7 +30,7 @@ func toPointer(p queries.PointerRow) orchestrator.Pointer {
 // proxies have to hear of it.
 //
 // ErrTrial when another cycle's trial is on, ErrLost when m.Cycle is not running here, ErrNotFound for an unknown
-// version, ErrInvalid for a move that makes no sense now.
+// version, ErrStale for a trial against another champion than the cycle's, ErrInvalid for a move that makes no sense now.
 func (s *Store) Move(ctx context.Context, m orchestrator.Move) (p orchestrator.Pointer, err error) {
 	err = s.tx(ctx, func(q *queries.Queries) (err error) {
 		p, err = s.move(ctx, q, m)
@@ -117,6 +117,9 @@ func (s *Store) mayMove(ctx context.Context, q *queries.Queries, now force, m or
 	}
 	if now.trial != 0 && now.trial != m.Cycle {
 		return fmt.Errorf("%w: cycle %d tries v%d", orchestrator.ErrTrial, now.trial, now.candidate)
+	}
+	if was := value(c.Champion); m.Kind == orchestrator.MoveTrial && was != 0 && was != now.accepted {
+		return fmt.Errorf("%w: cycle %d measured v%d, v%d is in force now", orchestrator.ErrStale, m.Cycle, was, now.accepted)
 	}
 	return nil
 }

@@ -124,6 +124,26 @@ func TestWhoMayMove(t *testing.T) {
 	require.ErrorIs(t, err, orchestrator.ErrLost, "a cycle that has ended accepts nothing")
 }
 
+func TestATrialNeedsTheChampionThatWasMeasured(t *testing.T) {
+	s, _, _ := seeded(t)
+	c := running(t, s)
+	v, err := s.Append(t.Context(), draft(1, c.ID))
+	require.NoError(t, err)
+	other, err := s.Append(t.Context(), draft(1, 0))
+	require.NoError(t, err)
+	c.Champion, c.Status = 1, orchestrator.Baseline
+	require.NoError(t, s.Save(t.Context(), c, ""))
+	require.NoError(t, s.Activate(t.Context(), other.Number, "ada", "meanwhile"))
+	before := pointer(t, s)
+	trial := orchestrator.Move{Kind: orchestrator.MoveTrial, Version: v.Number, Cycle: c.ID}
+	_, err = s.Move(t.Context(), trial)
+	require.ErrorIs(t, err, orchestrator.ErrStale)
+	require.Equal(t, before, pointer(t, s))
+	require.NoError(t, s.Activate(t.Context(), 1, "ada", "back"))
+	_, err = s.Move(t.Context(), trial)
+	require.NoError(t, err)
+}
+
 func TestAnotherCyclesTrialIsNotTouched(t *testing.T) {
 	s, _, _ := seeded(t)
 	onTrial(t, s)

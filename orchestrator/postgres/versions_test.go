@@ -196,6 +196,19 @@ func TestStatusFollowsPointerAndCycle(t *testing.T) {
 	}
 }
 
+func TestAttemptsLeaveOutWhatIsRefusedToday(t *testing.T) {
+	s, conn, _ := seeded(t)
+	c, v := onTrial(t, s)
+	_, err := conn.Exec(t.Context(), `INSERT INTO rule_version (version, parent, origin, author, yaml, sha256, summary, prompt_sha256, cycle_id)
+		SELECT version + 1, version, origin, author, 'rules: {}', sha256, summary, prompt_sha256, cycle_id FROM rule_version WHERE version = $1`, v.Number)
+	require.NoError(t, err)
+	end(t, s, c, orchestrator.RolledBack)
+	list, err := s.Attempts(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, v.Number, list[0].Version)
+}
+
 func TestAttemptsTellWhatWasTriedAndHowItWasJudged(t *testing.T) {
 	s, _, _ := seeded(t)
 	c, v := onTrial(t, s)
