@@ -70,6 +70,9 @@ const (
 	minConns  = 12               // pages, cycle, journal and live progress at once
 	openFor   = 30 * time.Second // how long Open waits for a server that is starting
 	openRetry = 200 * time.Millisecond
+
+	connectPatience = 5 * time.Second // a host that does not answer for so long is not there
+	queryPatience   = "15s"           // after which the server gives up a query, waits for locks included
 )
 
 // Open connects, waits up to 30 s for a server that is starting, migrates the schema, and takes an instance number.
@@ -82,6 +85,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	}
 	config.MaxConns = max(config.MaxConns, minConns)
 	config.AfterConnect = readUTC
+	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectPatience)
 	o.Log = cmp.Or(o.Log, slog.Default())
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -92,6 +96,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if err := Migrate(ctx, config.ConnConfig); err != nil {
 		return nil, fmt.Errorf("migrating the database: %w", err)
 	}
+	setDefault(config.ConnConfig, "statement_timeout", queryPatience) // not before: a migration may take its time
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to Postgres: %w", err)
@@ -102,6 +107,13 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("opening a session with Postgres: %w", err)
 	}
 	return s, nil
+}
+
+// setDefault sets a parameter of a connection's server session, unless the database's address sets it.
+func setDefault(c *pgx.ConnConfig, name, to string) {
+	if c.RuntimeParams[name] == "" {
+		c.RuntimeParams[name] = to
+	}
 }
 
 // complete fills in the defaults.

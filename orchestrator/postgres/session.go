@@ -17,6 +17,10 @@ const (
 	joinRetry    = 200 * time.Millisecond
 )
 
+// keepalives let the server end a session within 11 s when its host lost power or network, and so free its cycles; by
+// default that takes two hours. Over a Unix socket they mean nothing.
+var keepalives = map[string]string{"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "3"}
+
 // session is a connection that holds this instance's advisory lock and listens.
 type session struct {
 	conn     *pgx.Conn // used by Listen alone while it runs
@@ -27,7 +31,11 @@ type session struct {
 // join opens a session under a fresh instance number. An old number is never taken again: its cycles may have been
 // reclaimed.
 func (s *Store) join(ctx context.Context) error {
-	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
+	config := s.pool.Config().ConnConfig // a copy
+	for name, to := range keepalives {
+		setDefault(config, name, to)
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return err
 	}
