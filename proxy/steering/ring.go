@@ -67,15 +67,5 @@ func (r *Ring[T]) Seek(after func(T) bool) uint64 {
 	}))
 }
 
-// Last is the newest entry; ok is false when there is none.
-func (r *Ring[T]) Last() (v T, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.next == 0 {
-		return v, false
-	}
-	return r.entries[(r.next-1)%uint64(r.size)], true
-}
-
 // oldest is the number of the oldest entry that is remembered. r.mu is held.
 func (r *Ring[T]) oldest() uint64 { return r.next - uint64(len(r.entries)) }

@@ -49,9 +49,6 @@ ORDER BY c.id;
 -- name: RequestCancel :exec
 UPDATE cycle SET cancel_requested = true WHERE id = @id;
 
--- name: CancelRequested :one
-SELECT cancel_requested FROM cycle WHERE id = @id;
-
 -- name: CloseStep :exec
 UPDATE cycle_step SET finished_at = clock_timestamp() WHERE cycle_id = @cycle_id AND finished_at IS NULL;
 

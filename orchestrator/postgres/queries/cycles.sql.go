@@ -12,17 +12,6 @@ import (
 	"retune/orchestrator/loadtest"
 )
 
-const cancelRequested = `-- name: CancelRequested :one
-SELECT cancel_requested FROM cycle WHERE id = $1
-`
-
-func (q *Queries) CancelRequested(ctx context.Context, id int64) (bool, error) {
-	row := q.db.QueryRow(ctx, cancelRequested, id)
-	var cancel_requested bool
-	err := row.Scan(&cancel_requested)
-	return cancel_requested, err
-}
-
 const claimCycle = `-- name: ClaimCycle :one
 UPDATE cycle SET status = 'baseline', owner = $1::int, started_at = clock_timestamp()
 WHERE id = (
