@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -93,6 +94,21 @@ type versionView struct {
 	judged
 	Active int
 	Diff   *ruleversions.Diff // against its parent; nil: it has none
+}
+
+// otherReasons are the reasons that the difference from the parent does not show.
+func (v versionView) otherReasons() []ruleversions.Reason {
+	if v.Diff == nil {
+		return v.Reasons
+	}
+	shown := map[string]bool{}
+	for _, r := range v.Diff.Rules {
+		shown[r.Reason] = true
+	}
+	for _, s := range v.Diff.Settings {
+		shown[s.Reason] = true
+	}
+	return slices.DeleteFunc(slices.Clone(v.Reasons), func(r ruleversions.Reason) bool { return shown[r.Text] })
 }
 
 func (s *Server) version(c echo.Context) error {
