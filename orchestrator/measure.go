@@ -25,6 +25,12 @@ type measured struct {
 	snapshots []traffic.Snapshot
 }
 
+// Check says why a request's scenarios can't be run here; nil: they can. The driver is taken as asked for.
+func (site Site) Check(r Request) error {
+	_, err := site.choose(Cycle{Request: r}, 0)
+	return err
+}
+
 // choose is the scenarios that a cycle names and that can be run here, or all that can, scaled to its profile; ErrInvalid
 // says what can't be run, and why.
 func (site Site) choose(c Cycle, warm time.Duration) (chosen []loadtest.Scenario, err error) {
@@ -46,7 +52,7 @@ func (site Site) choose(c Cycle, warm time.Duration) (chosen []loadtest.Scenario
 	}
 	for _, n := range c.Scenarios {
 		if !found[n] {
-			return nil, fmt.Errorf("%w: no scenario %q", ErrInvalid, n)
+			return nil, fmt.Errorf("%w: no scenario %q; there are %s", ErrInvalid, n, site.names())
 		}
 	}
 	if len(chosen) == 0 {
@@ -55,12 +61,20 @@ func (site Site) choose(c Cycle, warm time.Duration) (chosen []loadtest.Scenario
 	return chosen, nil
 }
 
+func (site Site) names() string {
+	var all []string
+	for _, s := range site.Scenarios {
+		all = append(all, s.Shape.Name)
+	}
+	return strings.Join(all, ", ")
+}
+
 // unfit says why a scenario can't be part of a cycle here; empty: it can.
 func (site Site) unfit(s loadtest.Scenario, d loadtest.Driver) string {
 	if s.Shape.Closed != nil {
 		return "is a closed loop, which hides stalls: it is for `retune bench --reference` alone"
 	}
-	if len(s.Shape.Phases) == 0 && d != loadtest.K6 {
+	if len(s.Shape.Phases) == 0 && d == loadtest.Builtin {
 		return "is a k6 script without a shape: it needs the driver k6"
 	}
 	if missing := site.uncontrolled(s.Shape); missing != "" {
@@ -218,7 +232,7 @@ func (u *turn) valid(ctx context.Context, r Run, s loadtest.Scenario, m steering
 	u.Log.Warn("a run is no evidence; making it once more", "cycle", u.c.ID, "scenario", r.Scenario, "why", got.Result.Invalid)
 	got, err = u.run(ctx, r, s, m)
 	if err == nil && len(got.Result.Invalid) > 0 {
-		err = fmt.Errorf("scenario %s %w: %s", r.Scenario, errNoEvidence, strings.Join(got.Result.Invalid, "; "))
+		err = fmt.Errorf("scenario %s %w: %s", r.Scenario, errNoEvidence, strings.Join(got.Result.Invalid, " "))
 	}
 	return got, err
 }

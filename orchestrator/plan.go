@@ -63,6 +63,7 @@ func (p Plan) Cost(scenarios []loadtest.Scenario, share float64) (d time.Duratio
 func (p Plan) Expected(scenarios []loadtest.Scenario, screening bool, pairs int) time.Duration {
 	d := p.Cost(scenarios, 1) + p.Settle + overhead + time.Duration(2*pairs)*p.Cost(scenarios, 1)
 	if screening {
+		p.Warm = min(p.Warm, screenWarm)
 		d += time.Duration(len(p.Screen)) * p.Cost(scenarios, p.ScreenShare)
 	}
 	return d

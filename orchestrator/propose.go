@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"retune/orchestrator/advisor"
+	"retune/orchestrator/loadtest"
 	"retune/orchestrator/switchlog"
 	"retune/proxy/rules"
 	"retune/proxy/steering"
@@ -122,13 +125,16 @@ func (u *turn) evidence(ctx context.Context, baseline []measured) (e advisor.Evi
 // screens reports whether fixed algorithms are measured for the generator: the local one reasons from nothing else.
 func (u *turn) screens() bool { return u.c.Generator == "local" }
 
+// screenWarm is enough unmeasured load for a fixed algorithm, which waits for no window.
+const screenWarm = 3 * time.Second
+
 // screen measures fixed algorithms in every scenario, each for a part of a run's length.
 func (u *turn) screen(ctx context.Context) (all []advisor.Measured, err error) {
 	for _, s := range u.scenarios {
 		if s.Shape.HoldOut {
 			continue
 		}
-		s.Shape = shorten(s.Shape, u.plan.ScreenShare)
+		s.Shape, s.Warm = shorten(s.Shape, u.plan.ScreenShare), min(s.Warm, screenWarm)
 		for _, a := range u.plan.Screen {
 			m := steering.Mode{Mode: steering.Fixed, Algorithm: a, Reset: true}
 			got, err := u.valid(ctx, Run{Scenario: s.Shape.Name, Arm: ArmScreen, Version: u.champion.Number, Algorithm: a}, s, m)
@@ -177,9 +183,26 @@ func (u *turn) calibrate(ctx context.Context) error {
 	if err := u.step(ctx, Verifying, fmt.Sprintf("%d pairs of v%d and itself", n, u.champion.Number)); err != nil {
 		return err
 	}
-	if _, err := u.pairs(ctx, 1, n, u.champion.Number); err != nil {
-		return err
+	var without []string // scenarios that gave no evidence: the others' noise is worth knowing all the same
+	all := u.scenarios
+	for _, s := range all {
+		u.scenarios = []loadtest.Scenario{s}
+		_, err := u.pairs(ctx, 1, n, u.champion.Number)
+		if errors.Is(err, errNoEvidence) {
+			without = append(without, s.Shape.Name)
+			continue
+		}
+		if err != nil {
+			return err
+		}
 	}
-	u.finish(Finished, fmt.Sprintf("%d pairs of equal arms in each of %d scenarios, driver %s", n, len(u.scenarios), u.c.Driver))
+	if len(without) == len(all) {
+		return fmt.Errorf("no scenario gave evidence: is the machine busy with something else?")
+	}
+	why := fmt.Sprintf("%d pairs of equal arms in each of %d scenarios, driver %s", n, len(all)-len(without), u.c.Driver)
+	if len(without) > 0 {
+		why += "; no evidence in " + strings.Join(without, ", ")
+	}
+	u.finish(Finished, why)
 	return nil
 }

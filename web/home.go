@@ -55,6 +55,11 @@ func (s *Server) homeView(ctx context.Context) (v homeView, err error) {
 	return v, nil
 }
 
+// stepsAside reports whether what runs is the calibration that starts by itself, which gives way to anybody's cycle.
+func (v homeView) stepsAside() bool {
+	return v.Running != nil && v.Running.Cycle.Kind == orchestrator.Calibrate && v.Running.Cycle.Trigger == "system"
+}
+
 // proxyStatus asks the proxy; a proxy that doesn't answer is a state to show, not an error.
 func (s *Server) proxyStatus(ctx context.Context) proxyView {
 	if s.Proxy == nil {
