@@ -57,7 +57,7 @@ type Choices struct {
 // Choice is one option of a list.
 type Choice struct {
 	Name    string `json:"name"`
-	About   string `json:"about"`             // a few words, e.g. "about 6 minutes"
+	About   string `json:"about"`             // a few words, e.g. "7 to 11 minutes"
 	Missing string `json:"missing,omitempty"` // why it can't be chosen and how to mend it, e.g. "set OPENAI_API_KEY"; empty: it can
 }
 
@@ -89,7 +89,7 @@ func (c Config) filled() (Config, error) {
 func (c Choices) filled() Choices {
 	if len(c.Profiles) == 0 {
 		c.Profiles = []Choice{
-			{Name: string(loadtest.Quick), About: "about 6 minutes"},
+			{Name: string(loadtest.Quick), About: "7 to 11 minutes"},
 			{Name: string(loadtest.Standard), About: "about 30 minutes"},
 			{Name: string(loadtest.Nightly), About: "a few hours"},
 		}

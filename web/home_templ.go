@@ -407,7 +407,7 @@ func noCycles() templ.Component {
 		}
 		ctx = templ.InitializeContext(ctx)
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<div class=\"empty\"><p><strong>No cycles yet.</strong></p><p>Press <a href=\"/#run-cycle\">Run cycle</a>, or run <code>retune cycle --profile quick</code> in a terminal: about 6 minutes until a verdict.</p></div>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<div class=\"empty\"><p><strong>No cycles yet.</strong></p><p>Press <a href=\"/#run-cycle\">Run cycle</a>, or run <code>retune cycle --profile quick</code> in a terminal: 7 to 11 minutes until a verdict.</p></div>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
