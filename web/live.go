@@ -176,6 +176,9 @@ func (v liveView) stepper() []stepView {
 	end := stepView{Name: "verdict", State: "next"}
 	if v.Cycle.Status.Ended() {
 		end = stepView{Name: words(v.Cycle.Status), State: "done"}
+		if t := tone(string(v.Cycle.Status)); t == "bad" || t == "warn" {
+			end.State = "stopped"
+		}
 	}
 	return append(out, end)
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -24,6 +25,11 @@ type scheduleView struct {
 }
 
 func (s *Server) schedules(c echo.Context) error {
+	return s.schedulesWith(c, http.StatusOK, scheduleForm{}, "")
+}
+
+// schedulesWith is the page with a form that is filled in, and what is wrong with it.
+func (s *Server) schedulesWith(c echo.Context, status int, f scheduleForm, problem string) error {
 	list, err := s.Schedules.Schedules(c.Request().Context())
 	if err != nil {
 		return err
@@ -32,7 +38,7 @@ func (s *Server) schedules(c echo.Context) error {
 	for _, sc := range list {
 		views = append(views, scheduleView{sc, nextRuns(sc)})
 	}
-	return s.render(c, schedulesPage(s.page("Schedules", "Schedules"), views, s.Choices))
+	return s.renderStatus(c, status, schedulesPage(s.page("Schedules", "Schedules"), views, s.Choices, f, problem))
 }
 
 // nextRuns is a schedule's next runs; a paused one has none.
@@ -90,10 +96,13 @@ func (s *Server) addSchedule(c echo.Context) error {
 		return err
 	}
 	sc, err := s.into(orchestrator.Schedule{Enabled: true}, f)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = s.Schedules.SaveSchedule(c.Request().Context(), sc)
 	}
-	if _, err := s.Schedules.SaveSchedule(c.Request().Context(), sc); err != nil {
+	if errors.Is(err, orchestrator.ErrInvalid) {
+		return s.schedulesWith(c, http.StatusUnprocessableEntity, f, err.Error())
+	}
+	if err != nil {
 		return err
 	}
 	return c.Redirect(http.StatusSeeOther, "/schedules")

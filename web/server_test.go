@@ -273,3 +273,13 @@ func TestStopEndsTheStreams(t *testing.T) {
 	_, err = io.ReadAll(resp.Body)
 	require.NoError(t, err, "the stream was cut, not ended")
 }
+
+// A mistake in the form costs nobody what they typed.
+func TestAWrongScheduleKeepsTheForm(t *testing.T) {
+	s := newServer(t, newMemory())
+	w := ask(t, s, "POST", "/schedules", url.Values{"name": {"my nights"}, "cron": {"nonsense"}, "time_zone": {"Europe/Athens"}, "missed": {"skip"}})
+	require.Equal(t, http.StatusUnprocessableEntity, w.Code)
+	for _, want := range []string{`value="my nights"`, `value="nonsense"`, `value="Europe/Athens"`, `role="alert"`, `value="skip" selected`} {
+		require.Contains(t, w.Body.String(), want)
+	}
+}
