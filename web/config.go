@@ -90,8 +90,8 @@ func (c Choices) filled() Choices {
 	if len(c.Profiles) == 0 {
 		c.Profiles = []Choice{
 			{Name: string(loadtest.Quick), About: "7 to 11 minutes"},
-			{Name: string(loadtest.Standard), About: "about 30 minutes"},
-			{Name: string(loadtest.Nightly), About: "a few hours"},
+			{Name: string(loadtest.Standard), About: "about an hour"},
+			{Name: string(loadtest.Nightly), About: "several hours"},
 		}
 	}
 	if len(c.Generators) == 0 {

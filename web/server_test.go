@@ -118,7 +118,9 @@ func TestErrorsHaveTheirStatusAndSayWhatToDo(t *testing.T) {
 		w := ask(t, s, c.method, c.path, c.form)
 		require.Equal(t, c.status, w.Code, "%s %s: %s", c.method, c.path, w.Body)
 		require.Contains(t, w.Body.String(), c.says, "%s %s", c.method, c.path)
-		require.Contains(t, w.Body.String(), "Back to the overview", c.path)
+		if c.path != "/schedules" { // which comes back with its form
+			require.Contains(t, w.Body.String(), "Back to the overview", c.path)
+		}
 	}
 }
 
