@@ -89,10 +89,13 @@ type problem struct {
 func (s *Server) problem(err error) error {
 	status, advice := statusOf(err)
 	p := &problem{ErrorModel: huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: err.Error()}}
-	if status >= http.StatusInternalServerError {
+	switch status {
+	case http.StatusInternalServerError:
 		s.Log.Error("an API call failed", "err", err)
 		p.Detail = advice
 		return p
+	case http.StatusServiceUnavailable:
+		p.Detail += ". " + advice
 	}
 	if faults, ok := errors.AsType[*rules.Faults](err); ok {
 		p.Detail = faultCount(len(faults.List)) + " Nothing was changed."

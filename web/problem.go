@@ -11,6 +11,9 @@ import (
 	"retune/orchestrator"
 )
 
+// ErrPending is a version that was made active, but that the proxy does not run yet.
+var ErrPending = errors.New("but the proxy does not run it yet")
+
 // statuses maps what went wrong to an HTTP status, and to what a reader can do about it. The first that matches wins.
 var statuses = []struct {
 	err    error
@@ -23,6 +26,7 @@ var statuses = []struct {
 	{orchestrator.ErrStale, http.StatusConflict, "Somebody made another version active meanwhile. Look at the active version and try again."},
 	{orchestrator.ErrLost, http.StatusConflict, "Another instance of Retune has taken this cycle over."},
 	{orchestrator.ErrInvalid, http.StatusUnprocessableEntity, "Nothing was changed. Mend what is named above and send it again."},
+	{ErrPending, http.StatusServiceUnavailable, "It is tried again every 5 s; nothing has to be sent again."},
 }
 
 // statusOf is the HTTP status of an error, with advice for the reader.
@@ -62,7 +66,7 @@ func (s *Server) fail(err error, c echo.Context) {
 	}
 	status, advice := statusOf(err)
 	what := reader(err)
-	if status >= http.StatusInternalServerError {
+	if status == http.StatusInternalServerError {
 		s.Log.Error("a page failed", "path", c.Request().URL.Path, "err", err)
 		what = "This page could not be made."
 	}

@@ -17,7 +17,7 @@ import (
 const (
 	headerTimeout = 5 * time.Second
 	bodyTimeout   = 30 * time.Second
-	writeTimeout  = 30 * time.Second
+	writeTimeout  = time.Minute // a cycle may have to wait for a calibration to step aside
 	idleTimeout   = 2 * time.Minute
 	graceTimeout  = 5 * time.Second // for requests in flight when the server stops
 )

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -137,6 +138,23 @@ func TestAFailingStoreIsA500WithoutItsInside(t *testing.T) {
 		require.Equal(t, http.StatusInternalServerError, w.Code)
 		require.NotContains(t, w.Body.String(), "secret")
 		require.Contains(t, w.Body.String(), "Trying again does no harm")
+	}
+}
+
+type pendingStarter struct{ *memory }
+
+func (pendingStarter) Activate(context.Context, int, string, string) error {
+	return fmt.Errorf("v2 is the active version, %w: connection refused", ErrPending)
+}
+
+func TestAVersionThatTheProxyDoesNotRunYetIsA503WithItsReason(t *testing.T) {
+	s := newServer(t, newMemory(), func(c *Config) { c.Starter = pendingStarter{newMemory()} })
+	w := ask(t, s, "POST", "/versions/2/activate", url.Values{"reason": {"back"}})
+	api := callAPI(t, s, "POST", "/versions/2/activate", `{"reason":"back"}`, http.StatusServiceUnavailable, nil)
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	for _, text := range []string{w.Body.String(), api.Body.String()} {
+		require.Contains(t, text, "v2 is the active version, but the proxy does not run it yet: connection refused")
+		require.Contains(t, text, "tried again every 5 s")
 	}
 }
 

@@ -30,7 +30,7 @@ func (f serverFlags) client() (*apiClient, error) {
 	if err != nil || u.Host == "" {
 		return nil, usage("--server %q: want a URL such as http://127.0.0.1:8090", f.Server)
 	}
-	return &apiClient{base: strings.TrimSuffix(f.Server, "/"), token: f.Token, http: &http.Client{Timeout: 30 * time.Second}}, nil
+	return &apiClient{base: strings.TrimSuffix(f.Server, "/"), token: f.Token, http: &http.Client{Timeout: time.Minute}}, nil
 }
 
 // apiProblem is an RFC 9457 answer of the API.

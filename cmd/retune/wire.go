@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +14,7 @@ import (
 	"retune/orchestrator"
 	"retune/orchestrator/advisor"
 	"retune/orchestrator/loadtest"
+	"retune/ruleversions"
 	"retune/web"
 )
 
@@ -42,9 +45,9 @@ func (f *orchestratorFlags) wire(s *serving, url string) error {
 	}
 	s.dispatcher = &orchestrator.Dispatcher{Queue: s.store, Tuner: tuner, Converger: s.converger, Log: s.log}
 	s.web, err = web.New(web.Config{
-		Starter: &starter{s.store}, History: s.store, Schedules: s.store, Proxy: s.target.Status, Ready: s.checks,
+		Starter: &starter{s.store, s.converger}, History: s.store, Schedules: s.store, Proxy: s.target.Status, Ready: s.checks,
 		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Listener: s.listener, Token: f.AuthToken, Version: version, Target: siteName, Log: s.log,
-		Choices: web.Choices{Profiles: profileChoices(scenarios), Generators: choices, Drivers: drivers.choices()},
+		Choices: web.Choices{Profiles: profileChoices(scenarios, f.controls()), Generators: choices, Drivers: drivers.choices()},
 	})
 	return err
 }
@@ -86,21 +89,23 @@ func (f *orchestratorFlags) scenarios() (all []loadtest.Scenario, err error) {
 	return append(all, own...), err
 }
 
-// profileChoices says honestly how long each profile takes.
-func profileChoices(scenarios []loadtest.Scenario) (choices []web.Choice) {
+// profileChoices says honestly how long each profile takes with the scenarios that can run here: from a decision at
+// the first look without screening, to one at the last look with it.
+func profileChoices(scenarios []loadtest.Scenario, controls map[string]string) (choices []web.Choice) {
+	uncontrolled := func(e loadtest.Event) bool { return controls[e.Backend] == "" }
 	for _, p := range []loadtest.Profile{loadtest.Quick, loadtest.Standard, loadtest.Nightly} {
 		plan, err := orchestrator.PlanFor(p)
 		if err != nil {
 			continue
 		}
-		var scaled []loadtest.Scenario
+		var run []loadtest.Scenario
 		for _, s := range scenarios {
-			if s.Shape.Closed == nil {
+			if s.Shape.Closed == nil && !slices.ContainsFunc(s.Shape.Events, uncontrolled) {
 				s.Shape = s.Shape.Scaled(p)
-				scaled = append(scaled, s)
+				run = append(run, s)
 			}
 		}
-		least, most := plan.Expected(scaled, true, plan.Looks[0]), plan.Expected(scaled, true, plan.Looks[len(plan.Looks)-1])
+		least, most := plan.Expected(run, false, plan.Looks[0]), plan.Expected(run, true, plan.Looks[len(plan.Looks)-1])
 		choices = append(choices, web.Choice{Name: string(p), About: fmt.Sprintf("%.0f to %.0f minutes", least.Minutes(), most.Minutes())})
 	}
 	return choices
@@ -132,31 +137,63 @@ func (d driverFinder) choices() []web.Choice {
 }
 
 // starter is the store's starter, but that a calibration which started by itself steps aside for whoever asks for
-// a cycle.
-type starter struct{ store }
-
-type store = interface {
+// a cycle, and that rules are in force when it says so.
+type starter struct {
 	web.Starter
-	Cycle(ctx context.Context, id int64) (orchestrator.Cycle, error)
+	converger *orchestrator.Converger
 }
 
-const actorSelf = "retune" // who asks for the calibration at the first start
+const (
+	actorSelf   = "retune"         // who asks for the calibration at the first start
+	stepAside   = 45 * time.Second // how long a cancelled calibration may take: its driver has a grace of 12 s
+	inForceSoon = 10 * time.Second // how long the proxy may take to run what was made active
+)
 
 func (s *starter) Enqueue(ctx context.Context, r orchestrator.Request) (orchestrator.Cycle, error) {
-	c, err := s.store.Enqueue(ctx, r)
+	c, err := s.Starter.Enqueue(ctx, r)
 	if err == nil || c.Kind != orchestrator.Calibrate || c.Actor != actorSelf || r.Actor == actorSelf {
 		return c, err
 	}
-	if err := s.store.Cancel(ctx, c.ID, r.Actor); err != nil {
+	if err := s.Cancel(ctx, c.ID, r.Actor); err != nil {
 		return c, err
 	}
-	for range 100 { // a cancelled calibration ends within a second or two
-		if c, err = s.store.Enqueue(ctx, r); err == nil || ctx.Err() != nil {
-			break
+	wait, stop := context.WithTimeout(ctx, stepAside)
+	defer stop()
+	for {
+		select {
+		case <-wait.Done():
+			return c, err
+		case <-time.After(100 * time.Millisecond):
 		}
-		time.Sleep(100 * time.Millisecond)
+		if c, err = s.Starter.Enqueue(ctx, r); !errors.Is(err, orchestrator.ErrBusy) {
+			return c, err
+		}
 	}
-	return c, err
+}
+
+func (s *starter) Propose(ctx context.Context, d ruleversions.Draft) (ruleversions.Version, error) {
+	v, err := s.Starter.Propose(ctx, d)
+	if err != nil {
+		return v, err
+	}
+	return v, s.inForce(ctx, v.Number)
+}
+
+func (s *starter) Activate(ctx context.Context, version int, actor, reason string) error {
+	if err := s.Starter.Activate(ctx, version, actor, reason); err != nil {
+		return err
+	}
+	return s.inForce(ctx, version)
+}
+
+// inForce brings the active version to the proxy; web.ErrPending when it does not run it yet.
+func (s *starter) inForce(ctx context.Context, version int) error {
+	ctx, stop := context.WithTimeout(ctx, inForceSoon)
+	defer stop()
+	if err := s.converger.Converge(ctx); err != nil {
+		return fmt.Errorf("v%d is the active version, %w: %w", version, web.ErrPending, err)
+	}
+	return nil
 }
 
 // selfCalibrate measures this machine's noise in the background, at the first start.
