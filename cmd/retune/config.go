@@ -175,6 +175,15 @@ func (c *configCmd) Run(o *output, k *kong.Kong, file *configFile) error {
 
 func (c *configFile) row(f *kong.Flag) configRow {
 	r := configRow{Setting: f.Name, Env: f.Envs, Value: f.Default, From: "default", Help: f.Help}
+	switch f.Name { // whose defaults depend on the machine
+	case "data":
+		r.Value = defaultData()
+	case "web":
+		r.Value = (&orchestratorFlags{}).webAddr()
+		if webPort() != "" {
+			r.From = "PORT"
+		}
+	}
 	if v, ok := c.values[f.Name]; ok {
 		r.Value, r.From = fmt.Sprint(v), c.name
 	}

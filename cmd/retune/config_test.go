@@ -51,6 +51,20 @@ func TestFlagsOverEnvironmentOverFileOverDefaults(t *testing.T) {
 	require.Contains(t, out, "127.0.0.1:9901,default")
 }
 
+func TestADefaultThatDependsOnTheMachineIsShown(t *testing.T) {
+	inFolder(t, nil)
+	t.Setenv("RETUNE_DATA_DIR", "")
+	shown := func() string {
+		out, errs, err := printed(t, "config", "-o", "csv")
+		require.NoError(t, err, errs)
+		return out
+	}
+	require.Contains(t, shown(), "data,RETUNE_DATA_DIR,"+defaultData()+",default")
+	require.Contains(t, shown(), "web,RETUNE_WEB,127.0.0.1:8090,default")
+	t.Setenv("PORT", "8123")
+	require.Contains(t, shown(), "web,RETUNE_WEB,127.0.0.1:8123,PORT")
+}
+
 func TestTheConfigurationFileIsStrict(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"an unknown key": {"listne: 127.0.0.1:1\n", `"listne" is no flag`},

@@ -23,7 +23,7 @@ type cycleCmd struct {
 	Up        bool     `help:"Start everything first, as retune up does, and stop it afterwards."`
 	tableFlags
 	serverFlags
-	upFlags
+	upFlags `group:"With --up, as of retune up:"`
 }
 
 // Help is what --help says below the command's line.

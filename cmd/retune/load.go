@@ -16,7 +16,7 @@ import (
 const maxScenario = 1 << 20
 
 type loadCmd struct {
-	Scenario string `arg:"" optional:"" default:"-" help:"File with the scenario as JSON; - is standard input."`
+	Scenario string `arg:"" optional:"" default:"-" help:"File with the scenario as JSON, or - for stdin."`
 }
 
 // Run makes the scenario's load. A reader that goes away ends it like an interrupt: it revives the backends first.

@@ -15,10 +15,10 @@ import (
 type rulesCmd struct {
 	List     rulesListCmd     `cmd:"" default:"withargs" help:"List the rule versions, newest first."`
 	Show     rulesShowCmd     `cmd:"" help:"Show one version: its rules and their reasons."`
-	Diff     rulesDiffCmd     `cmd:"" help:"What changes from one version to another, with the reasons."`
+	Diff     rulesDiffCmd     `cmd:"" help:"Show what changes from one version to another, with the reasons."`
 	Apply    rulesApplyCmd    `cmd:"" help:"Store a rule file as a version and put it in force."`
 	Rollback rulesRollbackCmd `cmd:"" help:"Put an earlier version in force again."`
-	Validate rulesValidateCmd `cmd:"" help:"Check a rule file; every fault as FILE:line:column: text."`
+	Validate rulesValidateCmd `cmd:"" help:"Check a rule file; prints every fault as FILE:line:column: text."`
 	Export   rulesExportCmd   `cmd:"" help:"Write a version's YAML to stdout."`
 }
 
@@ -41,7 +41,7 @@ func versionNumber(s string) (string, error) {
 }
 
 type rulesListCmd struct {
-	Limit int `help:"How many at the most." default:"50"`
+	Limit int `help:"How many at most." default:"50"`
 	tableFlags
 	serverFlags
 }

@@ -10,7 +10,7 @@ import (
 )
 
 type rulesValidateCmd struct {
-	File string `arg:"" help:"The rule file; - reads standard input."`
+	File string `arg:"" help:"Rule file, or - for stdin."`
 }
 
 // Run prints every fault to o.err and exits 2, or says that the file is valid, with what is probably not meant.

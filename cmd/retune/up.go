@@ -29,7 +29,7 @@ type upFlags struct {
 	Listen      string   `help:"Where the proxy takes traffic." default:"127.0.0.1:8080" env:"RETUNE_LISTEN"`
 	Admin       string   `help:"Where the proxy's admin API listens." default:"127.0.0.1:9901" env:"RETUNE_ADMIN"`
 	Backend     []string `help:"Your own backends instead of the four demo ones: ID=URL[,weight=N]. Repeatable." env:"RETUNE_BACKENDS" sep:"none" placeholder:"ID=URL"`
-	Demo        []string `help:"Where the four demo backends listen." default:"127.0.0.1:5001,127.0.0.1:5002,127.0.0.1:5003,127.0.0.1:5004" env:"RETUNE_DEMO" placeholder:"ADDR,…"`
+	Demo        []string `help:"Where the four demo backends listen." default:"127.0.0.1:5001,127.0.0.1:5002,127.0.0.1:5003,127.0.0.1:5004" env:"RETUNE_DEMO" placeholder:"ADDR"`
 	NoCalibrate bool     `help:"Don't measure this machine's noise at the first start."`
 }
 
