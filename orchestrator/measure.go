@@ -74,8 +74,8 @@ func (site Site) unfit(s loadtest.Scenario, d loadtest.Driver) string {
 	if s.Shape.Closed != nil {
 		return "is a closed loop, which hides stalls: it is for `retune bench --reference` alone"
 	}
-	if len(s.Shape.Phases) == 0 && d == loadtest.Builtin {
-		return "is a k6 script without a shape: it needs the driver k6"
+	if d == loadtest.Builtin && !s.Runs(d) {
+		return "is a k6 script: it needs the driver k6"
 	}
 	if missing := site.uncontrolled(s.Shape); missing != "" {
 		return fmt.Sprintf("fails %s, which has no control endpoint: name it with --control %s=URL", missing, missing)

@@ -22,7 +22,7 @@ import (
 
 // What a caller may have to tell apart.
 var (
-	ErrStale    = errors.New("the parent is not the active version any more")
+	ErrStale    = errors.New("the version that this was measured against is not the active one any more")
 	ErrTrial    = errors.New("another trial is in force")
 	ErrBusy     = errors.New("a cycle is already queued or running")
 	ErrNotFound = errors.New("not found")
@@ -66,7 +66,8 @@ type Ledger interface {
 	Version(ctx context.Context, n int) (ruleversions.Version, error)
 	// Append makes a draft the next version. ErrStale when its parent is not the accepted version.
 	Append(ctx context.Context, d ruleversions.Draft) (ruleversions.Version, error)
-	// Move changes the pointer and records it. ErrTrial when another cycle's trial is on, ErrLost when m.Cycle is not running here.
+	// Move changes the pointer and records it. ErrTrial when another cycle's trial is on, ErrLost when m.Cycle is not running
+	// here, ErrStale for a trial when the cycle's champion is not the accepted version any more.
 	Move(ctx context.Context, m Move) (Pointer, error)
 	// Applied records that the target confirmed the generation.
 	Applied(ctx context.Context, version int, generation int64) error
