@@ -93,8 +93,9 @@ func TestTheBarShowsTheLatestText(t *testing.T) {
 	p := &progress{w: s}
 	p.show(mpb.WithAutoRefresh(), mpb.WithRefreshRate(time.Millisecond), mpb.WithWidth(120))
 	defer p.end()
-	for i := range 8 {
-		p.live(orchestrator.Live{Status: orchestrator.Verifying, Detail: fmt.Sprintf("pair %d", i), Share: float64(i) / 10})
+	for range 50 { // some are written while the bar is drawn
+		p.live(orchestrator.Live{Status: orchestrator.Verifying, Detail: "pair 7"})
+		time.Sleep(time.Millisecond)
 	}
 	select {
 	case <-s.seen:
