@@ -47,6 +47,18 @@ func TestABadProposalIsRolledBack(t *testing.T) {
 	w.champion(1)
 }
 
+func TestAWorseProposalIsRolledBackByItsPairs(t *testing.T) {
+	w := newTown(t)
+	w.firstRules(everywhere(balance.ExpectedCompletion))
+	w.startAll()
+	id := w.propose(everywhere(balance.RoundRobin), false, "short")
+	c := w.ended(id, cycleLasts)
+	require.Equal(t, orchestrator.RolledBack, c.Status, c.Why)
+	require.NotEmpty(t, c.Verdict.Findings, "by its pairs, not while settling")
+	t.Log(c.Why)
+	w.champion(1)
+}
+
 func TestAGoodProposalIsKept(t *testing.T) {
 	w := newTown(t)
 	w.firstRules(everywhere(balance.RoundRobin))

@@ -21,6 +21,7 @@ import (
 	"retune/orchestrator"
 	"retune/orchestrator/target"
 	"retune/proxy/rules"
+	"retune/proxy/steering"
 )
 
 // program is the built binary, which every town runs.
@@ -283,6 +284,10 @@ func (w *town) champion(number int) {
 	w.until(fmt.Sprintf("the proxy runs v%d", number), 20*time.Second, func() bool {
 		now, err := w.alb.Serving(context.Background())
 		return err == nil && now.Hash == v.Hash && !now.Trial
+	})
+	w.until("the proxy is not in measuring mode any more", 20*time.Second, func() bool {
+		s, err := w.alb.Status(context.Background())
+		return err == nil && s.Mode.Mode == steering.Adaptive && s.Mode.TimeScale == 1
 	})
 	file, err := os.ReadFile(w.path("decision-rules.yml"))
 	require.NoError(w.t, err)
