@@ -53,7 +53,7 @@ func parseReload(h http.Header, body []byte) (reload, error) {
 	if m := h.Get("If-Match"); m != "" && m != "*" {
 		hash, ok := strings.CutPrefix(m, `"`)
 		hash, closed := strings.CutSuffix(hash, `"`)
-		if !ok || !closed {
+		if !ok || !closed || hash == "" {
 			return req, errors.New(`If-Match has to be the sha256 of the rules in force in quotes: "…"`)
 		}
 		req.match = rules.Hash(hash)

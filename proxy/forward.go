@@ -118,11 +118,15 @@ func (p *Proxy) visit(proxy http.Handler, w http.ResponseWriter, r *http.Request
 	v.key = balance.Key(v.client)
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	v.timer = time.AfterFunc(v.limit, func() { cancel(errTimeout) })
+	rc := http.NewResponseController(w)
+	v.timer = time.AfterFunc(v.limit, func() {
+		cancel(errTimeout)
+		_ = rc.SetReadDeadline(time.Now()) // the transport waits for whoever reads the client's body
+	})
 	defer v.leave()
 	if r.ContentLength != 0 && r.ProtoMajor == 1 {
 		// Else net/http would hold an answer back until it has read the body, or has lost it.
-		_ = http.NewResponseController(w).EnableFullDuplex()
+		_ = rc.EnableFullDuplex()
 	}
 	proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, visitKey{}, v)))
 }

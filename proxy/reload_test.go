@@ -117,6 +117,7 @@ func TestReloadGuards(t *testing.T) {
 	require.EqualValues(t, 5, reload(200, two, "Retune-Generation: 5").Generation, "the same again is no conflict")
 	reload(200, three, "Retune-Generation: 6")
 	reload(400, three, "If-Match: abc")
+	reload(400, three, `If-Match: ""`) // no hash is no condition that could hold
 	for _, g := range []string{"x", "0", "-1", "99999999999999999999"} {
 		reload(400, three, "Retune-Generation: "+g)
 	}

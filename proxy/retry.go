@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -67,6 +68,10 @@ func (b *balancer) attempt(out *http.Request, v *visit, s *seat, now int64) (*ht
 	res, err := b.transport.RoundTrip(out)
 	if err != nil {
 		return nil, err
+	}
+	if res.StatusCode < 100 { // net/http reads it, but can't write it
+		_ = res.Body.Close()
+		return nil, fmt.Errorf("the backend answered with status %03d", res.StatusCode)
 	}
 	v.exchange.head = balance.Now()
 	v.answered.Store(true)

@@ -38,6 +38,9 @@ func openRules(path string, log *slog.Logger) (*ruleFile, error) {
 
 // readRules reads and parses a rule file.
 func readRules(path string) ([]byte, rules.RuleSet, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe would be waited for
+		return nil, rules.RuleSet{}, fmt.Errorf("reading the rules: %s is no regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, rules.RuleSet{}, fmt.Errorf("reading the rules: %w", err)

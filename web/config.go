@@ -70,7 +70,7 @@ func (c Config) filled() (Config, error) {
 	if c.Listener != nil {
 		c.Addr = c.Listener.Addr().String()
 	}
-	if c.Token == "" && !loopback(c.Addr) {
+	if c.Token == "" && !Loopback(c.Addr) {
 		return c, fmt.Errorf("serving the pages on %s without a token would open them to the network: "+
 			"set RETUNE_AUTH_TOKEN, or listen on 127.0.0.1", c.Addr)
 	}
@@ -123,8 +123,8 @@ func pick(what, name string, from []Choice) (string, error) {
 	return from[i].Name, nil
 }
 
-// loopback reports whether a listening address can be reached from this machine alone.
-func loopback(addr string) bool {
+// Loopback reports whether a listening address can be reached from this machine alone.
+func Loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return false

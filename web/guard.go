@@ -53,7 +53,7 @@ func secured(next echo.HandlerFunc) echo.HandlerFunc {
 // else point its own name at 127.0.0.1 and read along.
 func (s *Server) knownHost(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if s.Token == "" && !loopback(withPort(c.Request().Host)) {
+		if s.Token == "" && !Loopback(withPort(c.Request().Host)) {
 			return echo.NewHTTPError(http.StatusMisdirectedRequest,
 				"this server answers to localhost and 127.0.0.1 only: set RETUNE_AUTH_TOKEN to use another name")
 		}

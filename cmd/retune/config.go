@@ -28,8 +28,12 @@ func loadEnvFile() error {
 	if errors.Is(err, fs.ErrNotExist) && !named {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("reading the environment file %s: %w", name, err)
+	var read *fs.PathError
+	if errors.As(err, &read) {
+		return fmt.Errorf("reading the environment file: %w", err)
+	}
+	if err != nil { // the parser's error holds what stands in the file, which may be a key
+		return fmt.Errorf("the environment file %s can't be understood: write NAME=value lines, and close every quote", name)
 	}
 	return nil
 }

@@ -107,3 +107,12 @@ func TestUsageErrorsExit2(t *testing.T) {
 		require.NotEmpty(t, errs)
 	}
 }
+
+// The parser of environment files quotes what it can't read.
+func TestABrokenEnvironmentFileDoesNotTellItsKeys(t *testing.T) {
+	inFolder(t, map[string]string{".env": "OPENAI_API_KEY=\"sk-secret-of-a-test\n"})
+	out, errs, err := printed(t, "version")
+	require.Equal(t, exitUsage, exitCode(err, false))
+	require.Contains(t, errs, "close every quote")
+	require.NotContains(t, out+errs+err.Error(), "sk-secret")
+}

@@ -78,6 +78,9 @@ func (f *orchestratorFlags) open(ctx context.Context, log *slog.Logger, admins [
 			s.close()
 		}
 	}()
+	if f.AuthToken == "" && !web.Loopback(f.webAddr()) {
+		return nil, usage("serving the web UI on %s without a token would open it to the network: set RETUNE_AUTH_TOKEN, or listen on 127.0.0.1", f.webAddr())
+	}
 	if s.listener, err = listen(f.webAddr(), "--web"); err != nil {
 		return nil, err
 	}
@@ -159,28 +162,29 @@ func (s *serving) seed(ctx context.Context) error {
 	if !errors.Is(err, orchestrator.ErrNotFound) {
 		return err
 	}
-	rs, err := s.proxyRules(ctx)
+	rs, highest, err := s.proxyRules(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := s.store.Seed(ctx, rs); err != nil {
+	if _, err := s.store.Seed(ctx, rs, highest); err != nil {
 		return fmt.Errorf("storing v1: %w", err)
 	}
 	s.firstStart = true
 	return nil
 }
 
-// proxyRules is what the proxy runs; it may take a while to come up.
-func (s *serving) proxyRules(ctx context.Context) (rules.RuleSet, error) {
+// proxyRules is what the proxy runs, and the highest generation that it was given; it may take a while to come up.
+func (s *serving) proxyRules(ctx context.Context) (rs rules.RuleSet, highest int64, err error) {
 	ctx, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	for told := false; ; told = true {
-		yaml, err := s.target.Rules(ctx)
+		yaml, highest, err := s.target.FileRules(ctx)
 		if err == nil {
-			return rules.Parse("the proxy's rules", yaml)
+			rs, err = rules.Parse("the proxy's rules", yaml)
+			return rs, highest, err
 		}
 		if !errors.Is(err, target.ErrUnreachable) || ctx.Err() != nil {
-			return rules.RuleSet{}, unavailable(fmt.Errorf("asking the proxy for its rules: %w", err))
+			return rs, 0, unavailable(fmt.Errorf("asking the proxy for its rules: %w", err))
 		}
 		if !told {
 			s.log.Info("waiting for the proxy, whose rules become v1", "error", err)
@@ -200,7 +204,11 @@ func (s *serving) run(ctx context.Context) error {
 	g.Go(func() error { return s.dispatcher.Run(ctx) })
 	g.Go(func() error { return s.web.Run(ctx) })
 	if s.postgres != nil {
-		g.Go(func() error { return s.postgres.Keep(ctx) })
+		g.Go(func() error {
+			return s.postgres.Keep(ctx, func(said string) {
+				s.log.Error("Postgres has ended by itself; starting it again", "said", said)
+			})
+		})
 	}
 	return g.Wait()
 }

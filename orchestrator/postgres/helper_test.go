@@ -40,7 +40,7 @@ func seeded(t *testing.T) (*postgres.Store, *pgx.Conn, string) {
 	t.Helper()
 	dsn := pgtest.DSN(t)
 	s := open(t, dsn)
-	_, err := s.Seed(t.Context(), rules.Default())
+	_, err := s.Seed(t.Context(), rules.Default(), 0)
 	require.NoError(t, err)
 	return s, connect(t, dsn), dsn
 }

@@ -223,10 +223,10 @@ func TestTheStoreSurvivesItsServersDeath(t *testing.T) {
 	server, err := managed.Start(t.Context(), managed.Config{DataDir: dir})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
-	go func() { _ = server.Keep(t.Context()) }()
+	go func() { _ = server.Keep(t.Context(), func(string) {}) }()
 
 	s := listening(t, server.DSN())
-	_, err = s.Seed(t.Context(), rules.Default())
+	_, err = s.Seed(t.Context(), rules.Default(), 0)
 	require.NoError(t, err)
 	c, _ := onTrial(t, s)
 	require.NoError(t, s.SaveLive(t.Context(), orchestrator.Live{CycleID: c.ID}))

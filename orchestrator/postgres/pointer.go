@@ -48,6 +48,15 @@ func (s *Store) Activate(ctx context.Context, version int, actor, reason string)
 	return err
 }
 
+// brief refuses what would make the history, which is for good, unreadable. Lengths are in bytes.
+func brief(name, text string) error {
+	const nameMost, textMost = 200, 8 << 10
+	if len(name) > nameMost || len(text) > textMost {
+		return fmt.Errorf("%w: a name may have %d bytes and a reason or summary %d; these have %d and %d", orchestrator.ErrInvalid, nameMost, textMost, len(name), len(text))
+	}
+	return nil
+}
+
 // force is what the pointer says, without its counters.
 type force struct {
 	accepted, desired int
@@ -56,6 +65,9 @@ type force struct {
 }
 
 func (s *Store) move(ctx context.Context, q *queries.Queries, m orchestrator.Move) (orchestrator.Pointer, error) {
+	if err := brief(m.Actor, m.Reason); err != nil {
+		return orchestrator.Pointer{}, err
+	}
 	row, err := q.LockPointer(ctx)
 	if err != nil {
 		return orchestrator.Pointer{}, found(err)

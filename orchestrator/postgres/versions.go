@@ -13,9 +13,10 @@ import (
 	"retune/ruleversions"
 )
 
-// Seed makes the first version and puts it in force. When there is one already it changes nothing. Either way it
+// Seed makes the first version and puts it in force, with a generation over those that proxies were given before by another
+// archive. When there is a version already it changes nothing. Either way it
 // returns the pointer.
-func (s *Store) Seed(ctx context.Context, set rules.RuleSet) (orchestrator.Pointer, error) {
+func (s *Store) Seed(ctx context.Context, set rules.RuleSet, after int64) (orchestrator.Pointer, error) {
 	err := s.tx(ctx, func(q *queries.Queries) error {
 		if err := q.LockVersions(ctx); err != nil {
 			return err
@@ -27,11 +28,11 @@ func (s *Store) Seed(ctx context.Context, set rules.RuleSet) (orchestrator.Point
 		if err != nil {
 			return err
 		}
-		if err := q.InsertPointer(ctx, v.Version); err != nil {
+		if err := q.InsertPointer(ctx, queries.InsertPointerParams{Version: v.Version, Generation: after + 1}); err != nil {
 			return err
 		}
 		return q.InsertActivation(ctx, queries.InsertActivationParams{
-			Generation: 1, Version: v.Version, Kind: orchestrator.MoveSeed, Actor: "retune", Reason: "first start",
+			Generation: after + 1, Version: v.Version, Kind: orchestrator.MoveSeed, Actor: "retune", Reason: "first start",
 		})
 	})
 	if err != nil {
@@ -91,6 +92,9 @@ func appendDraft(ctx context.Context, q *queries.Queries, d ruleversions.Draft) 
 func insertVersion(ctx context.Context, q *queries.Queries, d ruleversions.Draft) (queries.RuleVersion, error) {
 	last, err := q.LastVersion(ctx)
 	if err != nil {
+		return queries.RuleVersion{}, err
+	}
+	if err := brief(d.Author, d.Summary); err != nil {
 		return queries.RuleVersion{}, err
 	}
 	d.Rules.Version, d.Rules.Parent, d.Rules.Origin = last+1, d.Parent, d.Origin

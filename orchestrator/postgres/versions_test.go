@@ -23,7 +23,7 @@ func TestSeedMakesTheFirstVersionOnce(t *testing.T) {
 	_, err = s.Append(t.Context(), draft(1, 0))
 	require.ErrorIs(t, err, orchestrator.ErrNotFound)
 
-	first, err := s.Seed(t.Context(), rules.Default())
+	first, err := s.Seed(t.Context(), rules.Default(), 0)
 	require.NoError(t, err)
 	v, err := s.Version(t.Context(), 1)
 	require.NoError(t, err)
@@ -32,7 +32,7 @@ func TestSeedMakesTheFirstVersionOnce(t *testing.T) {
 	require.Equal(t, rules.Sum([]byte(v.YAML)), v.Hash)
 	require.Equal(t, ruleversions.StatusActive, v.Status)
 
-	again, err := s.Seed(t.Context(), rules.Safe())
+	again, err := s.Seed(t.Context(), rules.Safe(), 0)
 	require.NoError(t, err)
 	require.Equal(t, first, again)
 	list, err := s.Versions(t.Context(), 10, 0)
@@ -46,7 +46,7 @@ func TestSeveralInstancesSeedOneVersion(t *testing.T) {
 	for range 4 {
 		s := open(t, dsn)
 		wg.Go(func() {
-			p, err := s.Seed(t.Context(), rules.Default())
+			p, err := s.Seed(t.Context(), rules.Default(), 0)
 			if err != nil || p.Accepted != 1 || p.Generation != 1 {
 				t.Errorf("got %+v, %v", p, err)
 			}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"retune/proxy/rules"
@@ -48,25 +49,35 @@ func New(admins []string, token string) (*ALB, error) {
 // Apply brings every proxy to the version, and returns nil only when each confirms it by hash and generation.
 // Generation 0 is by hand. With trial the rules stay out of the proxies' files.
 func (a *ALB) Apply(ctx context.Context, v ruleversions.Version, generation int64, trial bool) error {
-	for _, admin := range a.admins {
-		now, err := a.serving(ctx, admin)
-		if err != nil {
-			return err
-		}
-		if now.Hash == v.Hash && now.Generation == generation && now.Trial == trial {
-			continue
-		}
-		err = a.reload(ctx, admin, now, v, generation, trial)
+	return a.each(func(admin string) error {
+		err := a.apply(ctx, admin, v, generation, trial)
 		if refused := (*Refused)(nil); errors.As(err, &refused) && refused.Status == http.StatusPreconditionFailed {
-			if now, err = a.serving(ctx, admin); err == nil { // somebody was faster: once more, over what is in force now
-				err = a.reload(ctx, admin, now, v, generation, trial)
-			}
+			err = a.apply(ctx, admin, v, generation, trial) // somebody was faster: once more, over what is in force now
 		}
 		if err != nil {
 			return fmt.Errorf("applying v%d to the proxy at %s: %w", v.Number, admin, err)
 		}
+		return nil
+	})
+}
+
+// each calls every proxy at the same time, so that one that is down keeps none from being put right.
+func (a *ALB) each(call func(admin string) error) error {
+	var calls sync.WaitGroup
+	errs := make([]error, len(a.admins))
+	for i, admin := range a.admins {
+		calls.Go(func() { errs[i] = call(admin) })
 	}
-	return nil
+	calls.Wait()
+	return errors.Join(errs...)
+}
+
+func (a *ALB) apply(ctx context.Context, admin string, v ruleversions.Version, generation int64, trial bool) error {
+	now, err := a.serving(ctx, admin)
+	if err != nil || (now.Hash == v.Hash && now.Generation == generation && now.Trial == trial) {
+		return err
+	}
+	return a.reload(ctx, admin, now, v, generation, trial)
 }
 
 func (a *ALB) reload(ctx context.Context, admin string, now rules.Active, v ruleversions.Version, generation int64, trial bool) error {
@@ -128,10 +139,21 @@ func (a *ALB) status(ctx context.Context, admin string) (s steering.Status, err 
 	return s, a.call(ctx, http.MethodGet, admin+"/alb/status", nil, nil, &s)
 }
 
-// Rules is the YAML that the first proxy runs.
-func (a *ALB) Rules(ctx context.Context) ([]byte, error) {
-	var b []byte
-	return b, a.call(ctx, http.MethodGet, a.admins[0]+"/alb/rules", nil, nil, &b)
+// FileRules is the YAML in the first proxy's file: what it runs, or ran before a trial that nobody ended. Reading it puts
+// it in force. highest is the highest generation that any of the proxies runs.
+func (a *ALB) FileRules(ctx context.Context) (yaml []byte, highest int64, err error) {
+	for i, admin := range a.admins {
+		now, err := a.serving(ctx, admin)
+		if err != nil {
+			return nil, 0, err
+		}
+		if highest = max(highest, now.Generation); i == 0 && now.Trial {
+			if err := a.call(ctx, http.MethodPost, admin+"/alb/rules/reload", nil, nil, nil); err != nil {
+				return nil, 0, fmt.Errorf("ending a trial that nobody ended: %w", err)
+			}
+		}
+	}
+	return yaml, highest, a.call(ctx, http.MethodGet, a.admins[0]+"/alb/rules", nil, nil, &yaml)
 }
 
 // SetMode sets every proxy's mode.
@@ -140,12 +162,12 @@ func (a *ALB) SetMode(ctx context.Context, m steering.Mode) error {
 	if err != nil {
 		return err
 	}
-	for _, admin := range a.admins {
+	return a.each(func(admin string) error {
 		if err := a.call(ctx, http.MethodPut, admin+"/alb/mode", http.Header{"Content-Type": {"application/json"}}, body, nil); err != nil {
 			return fmt.Errorf("setting the mode of the proxy at %s: %w", admin, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // Decisions are all proxies' decisions since an instant, oldest first.

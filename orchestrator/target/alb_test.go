@@ -122,6 +122,30 @@ func TestAnOldGenerationIsRefusedAndByHandIsNot(t *testing.T) {
 	require.NoError(t, a.Apply(t.Context(), version(2, balance.Random), 9, false), "a proxy changed behind our back is put right")
 }
 
+// One proxy that is down keeps none of the others from going back to the champion.
+func TestADeadProxyDoesNotHoldTheOthersBack(t *testing.T) {
+	dead, alive := start(t, ""), start(t, "")
+	dead.stop()
+	a := of(t, "", dead, alive)
+	v := version(2, balance.Random)
+	require.ErrorIs(t, a.Apply(t.Context(), v, 3, false), target.ErrUnreachable)
+	now, err := of(t, "", alive).Serving(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, v.Hash, now.Hash)
+}
+
+// An archive that is new does not take rules on trial for its first version.
+func TestFileRulesAreNotThoseOnTrial(t *testing.T) {
+	a := of(t, "", start(t, ""))
+	champion := version(1, balance.Random)
+	require.NoError(t, a.Apply(t.Context(), champion, 47, false))
+	require.NoError(t, a.Apply(t.Context(), version(2, balance.IPHash), 48, true))
+	yaml, highest, err := a.FileRules(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, champion.YAML, string(yaml))
+	require.Equal(t, int64(48), highest)
+}
+
 func TestProxiesThatDifferAreAnError(t *testing.T) {
 	one, two := start(t, ""), start(t, "")
 	require.NoError(t, of(t, "", one).Apply(t.Context(), version(2, balance.Random), 1, false))

@@ -22,7 +22,7 @@ func (s *Server) DSN() string { return "" }
 func (s *Server) Done() <-chan struct{} { return nil }
 
 // Keep does nothing here.
-func (s *Server) Keep(context.Context) error { return nil }
+func (s *Server) Keep(context.Context, func(string)) error { return nil }
 
 // Stop does nothing here.
 func (s *Server) Stop(context.Context) error { return nil }

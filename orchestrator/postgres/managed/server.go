@@ -132,40 +132,50 @@ func (s *Server) current() *process {
 	return s.proc
 }
 
-// restartEvery is how often a server that dies may be started again; more often, something is wrong with it.
-const restartEvery = time.Minute
+// restartEvery is how long a server has to live for its death to be the first again. One that dies sooner is started
+// again after a wait that grows up to longestWait: a proxy serves on without it, so nothing ends because of it.
+const (
+	restartEvery = time.Minute
+	longestWait  = 30 * time.Second
+)
 
-// Keep starts the server again when it dies by itself, until ctx ends or Stop is called. When it dies twice within a
-// minute it stays dead: the error holds what it said last.
-func (s *Server) Keep(ctx context.Context) error {
+// Keep starts the server again when it dies by itself, until ctx ends or Stop is called. died is told of each death, with
+// what the server said last.
+func (s *Server) Keep(ctx context.Context, died func(said string)) error {
 	var last time.Time
+	wait := time.Duration(0)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.Done():
 		}
-		if over, err := s.revive(ctx, last); over || err != nil {
-			return err
+		if wait = min(max(time.Second, 2*wait), longestWait); time.Since(last) > restartEvery {
+			wait = 0
+		}
+		if over := s.revive(ctx, wait, died); over {
+			return nil
 		}
 		last = time.Now()
 	}
 }
 
-// revive starts the server again; over when it was stopped on purpose.
-func (s *Server) revive(ctx context.Context, last time.Time) (over bool, err error) {
+// revive starts the server again after a wait; over when it was stopped on purpose.
+func (s *Server) revive(ctx context.Context, wait time.Duration, died func(said string)) (over bool) {
 	s.life.Lock()
 	defer s.life.Unlock()
-	if s.over || ctx.Err() != nil {
-		return true, nil
+	for ; !s.over && ctx.Err() == nil; wait = min(max(time.Second, 2*wait), longestWait) {
+		died(s.tail())
+		select {
+		case <-ctx.Done():
+			return true
+		case <-time.After(wait):
+		}
+		if s.start(ctx) == nil {
+			return false
+		}
 	}
-	if time.Since(last) < restartEvery {
-		return false, fmt.Errorf("Postgres died twice within %v; it said last:\n%s", restartEvery, s.tail())
-	}
-	if err := s.start(ctx); err != nil {
-		return false, fmt.Errorf("starting Postgres again after it died: %w", err)
-	}
-	return false, nil
+	return true
 }
 
 // Stop ends the server cleanly and waits for it; when ctx ends it insists. Safe to call twice.

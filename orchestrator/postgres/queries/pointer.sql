@@ -5,7 +5,7 @@ SELECT p.*, v.sha256 FROM rule_pointer p JOIN rule_version v ON v.version = p.de
 SELECT p.*, v.sha256 FROM rule_pointer p JOIN rule_version v ON v.version = p.desired FOR UPDATE OF p;
 
 -- name: InsertPointer :exec
-INSERT INTO rule_pointer (accepted, desired, generation) VALUES (@version, @version, 1);
+INSERT INTO rule_pointer (accepted, desired, generation) VALUES (@version, @version, @generation);
 
 -- name: UpdatePointer :exec
 UPDATE rule_pointer SET accepted = @accepted, desired = @desired, generation = @generation,

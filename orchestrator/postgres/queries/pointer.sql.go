@@ -84,11 +84,16 @@ func (q *Queries) InsertActivation(ctx context.Context, arg InsertActivationPara
 }
 
 const insertPointer = `-- name: InsertPointer :exec
-INSERT INTO rule_pointer (accepted, desired, generation) VALUES ($1, $1, 1)
+INSERT INTO rule_pointer (accepted, desired, generation) VALUES ($1, $1, $2)
 `
 
-func (q *Queries) InsertPointer(ctx context.Context, version int) error {
-	_, err := q.db.Exec(ctx, insertPointer, version)
+type InsertPointerParams struct {
+	Version    int
+	Generation int64
+}
+
+func (q *Queries) InsertPointer(ctx context.Context, arg InsertPointerParams) error {
+	_, err := q.db.Exec(ctx, insertPointer, arg.Version, arg.Generation)
 	return err
 }
 

@@ -1,0 +1,140 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"retune/proxy/rules"
+	"retune/ruleversions"
+)
+
+// patience is how long one call of the ledger or the target may take while a trial is being undone.
+const patience = 3 * time.Second
+
+// attempt gives one call a bounded time of its own.
+func attempt(ctx context.Context, call func(context.Context) error) error {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	return call(ctx)
+}
+
+// errNotRestored is the loudest of failures: a trial is over and its candidate may still be in force.
+var errNotRestored = errors.New("ROLLBACK FAILED")
+
+// restoreFor is how long restoring the champion is tried before the built-in safe rules are.
+const restoreFor = 30 * time.Second
+
+// restore puts the champion back and reads its hash from the target. cause is what ended the trial, if not a verdict.
+func (u *turn) restore(ctx context.Context, cause error) error {
+	bounded, stop := context.WithTimeout(ctx, restoreFor)
+	defer stop()
+	err := u.recordRollback(bounded, u.rollback(cause))
+	if err == nil {
+		err = u.converge(bounded)
+	}
+	if err == nil || errors.Is(err, ErrLost) { // lost: whoever took the cycle over puts the champion back
+		return err
+	}
+	u.Log.Error("ROLLBACK FAILED", "cycle", u.c.ID, "champion", u.champion.Number, "error", err)
+	return fmt.Errorf("%w: v%d: %w; %s", errNotRestored, u.champion.Number, err, u.fallBack(ctx))
+}
+
+// rollback is the move that ends the trial, with why.
+func (u *turn) rollback(cause error) Move {
+	m := Move{Kind: MoveRollback, Version: u.champion.Number, Cycle: u.c.ID, Actor: "orchestrator", Reason: "the trial ended without a verdict"}
+	switch {
+	case cause != nil:
+		m.Reason = cause.Error()
+	case u.c.Verdict != nil:
+		m.Reason = u.c.Verdict.Reason
+	}
+	return m
+}
+
+// recordRollback moves the pointer back, trying until ctx ends. While the ledger is out of reach the champion goes
+// back without it.
+func (u *turn) recordRollback(ctx context.Context, back Move) error {
+	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 3*time.Second) {
+		err := attempt(ctx, func(ctx context.Context) error {
+			_, err := u.Ledger.Move(ctx, back)
+			return err
+		})
+		if err == nil || errors.Is(err, ErrLost) {
+			return err
+		}
+		err = errors.Join(err, u.putBack(context.WithoutCancel(ctx)))
+		if !pause(ctx, wait) {
+			return err
+		}
+	}
+}
+
+// putBack applies the champion by hand, in memory: the proxies' files hold it anyway. It leaves a target alone that runs
+// something other than our candidate.
+func (u *turn) putBack(ctx context.Context) error {
+	return attempt(ctx, func(ctx context.Context) error {
+		if now, err := u.Target.Serving(ctx); err == nil && now.Hash != u.candidate.Hash {
+			return nil
+		}
+		return u.Target.Apply(ctx, u.champion, 0, true)
+	})
+}
+
+// fallBack is for when the champion could not be put back in order: the champion by hand, else the built-in safe rules. It
+// says what is in force. The Converger goes on trying.
+func (u *turn) fallBack(ctx context.Context) string {
+	byHand := attempt(ctx, func(ctx context.Context) error { return u.Target.Apply(ctx, u.champion, 0, true) })
+	if byHand == nil {
+		return fmt.Sprintf("v%d is in force in the proxies' memory until it can be", u.champion.Number)
+	}
+	yaml := rules.Render(rules.Safe())
+	safe := ruleversions.Version{YAML: string(yaml), Hash: rules.Sum(yaml), Rules: rules.Safe()}
+	err := attempt(ctx, func(ctx context.Context) error { return u.Target.Apply(ctx, safe, 0, true) })
+	if err != nil {
+		return fmt.Sprintf("the built-in safe rules could not be applied either: %v", err)
+	}
+	return "the built-in safe rules are in force until it can be"
+}
+
+// pause waits; false when ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// converge tries until the target is on the desired version and says so by its hash, or ctx ends.
+func (u *turn) converge(ctx context.Context) error {
+	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 3*time.Second) {
+		err := u.Converger.Converge(ctx)
+		if err == nil {
+			return u.confirm(ctx)
+		}
+		if !pause(ctx, wait) {
+			return err
+		}
+	}
+}
+
+// confirm reads the hash back from the target.
+func (u *turn) confirm(ctx context.Context) error {
+	p, err := u.Ledger.Pointer(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := u.Target.Serving(ctx)
+	if err != nil {
+		return err
+	}
+	if now.Hash != p.Hash {
+		return fmt.Errorf("the target runs sha256 %.12s, not v%d's %.12s", now.Hash, p.Desired, p.Hash)
+	}
+	return nil
+}
