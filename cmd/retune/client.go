@@ -38,6 +38,7 @@ type apiProblem struct {
 	Status int    `json:"status"`
 	Title  string `json:"title"`
 	Detail string `json:"detail"`
+	Cycle  int64  `json:"cycle_id"` // of the one that is queued or running, when that is why
 	Errors []struct {
 		Message  string `json:"message"`
 		Location string `json:"location"`
@@ -51,6 +52,9 @@ func (p *apiProblem) Error() string {
 	}
 	for _, e := range p.Errors {
 		text += "\n  " + strings.TrimPrefix(e.Location+": ", ": ") + e.Message
+	}
+	if p.Cycle != 0 {
+		text += fmt.Sprintf("; see it with `retune cycle watch %d`, or end it with `retune cycle cancel %d`", p.Cycle, p.Cycle)
 	}
 	return text
 }

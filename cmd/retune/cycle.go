@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"strconv"
 	"strings"
 
@@ -94,9 +93,9 @@ func (c *cycleCmd) request() (orchestrator.Request, error) {
 	if c.Proposal == "" {
 		return r, nil
 	}
-	b, err := os.ReadFile(c.Proposal)
+	b, err := checkedRules(c.Proposal)
 	if err != nil {
-		return r, usage("reading the proposal: %w", err)
+		return r, err
 	}
 	r.Generator, r.Proposal = "file", string(b)
 	return r, nil

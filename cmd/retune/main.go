@@ -70,7 +70,7 @@ func exitCode(err error, interrupted bool) int {
 // cli is every sub-command; each stands in a file of its own name.
 type cli struct {
 	Up       upCmd       `cmd:"" help:"Run everything on this machine: Postgres, demo backends, proxy, orchestrator and web UI."`
-	Cycle    cycleCmd    `cmd:"" help:"Run one feedback cycle and wait for its verdict."`
+	Cycle    cyclesCmd   `cmd:"" help:"Run one feedback cycle and wait for its verdict; list, watch and cancel cycles."`
 	Rules    rulesCmd    `cmd:"" help:"List, show, compare, apply and roll back rule versions."`
 	Schedule scheduleCmd `cmd:"" help:"List, add and remove cycles that start by themselves."`
 	Bench    benchCmd    `cmd:"" help:"Measure fixed algorithms and rule files side by side."`

@@ -155,9 +155,9 @@ type rulesApplyCmd struct {
 }
 
 func (c *rulesApplyCmd) Run(ctx context.Context, o *output) error {
-	b, err := readRuleFile(c.File)
+	b, err := checkedRules(c.File)
 	if err != nil {
-		return usage("reading the rule file: %w", err)
+		return err
 	}
 	var v ruleversions.Version
 	if err := c.versionCall(ctx, http.MethodPost, "", map[string]string{"yaml": string(b), "reason": c.Reason}, &v); err != nil {

@@ -49,3 +49,15 @@ func readRuleFile(name string) ([]byte, error) {
 	}
 	return io.ReadAll(io.LimitReader(f, rules.MaxSize+1))
 }
+
+// checkedRules reads a rule file and refuses an invalid one with every fault by its place in the file.
+func checkedRules(name string) ([]byte, error) {
+	b, err := readRuleFile(name)
+	if err != nil {
+		return nil, usage("reading the rule file: %w", err)
+	}
+	if _, err := rules.Parse(name, b); err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	return b, nil
+}

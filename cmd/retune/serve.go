@@ -67,7 +67,6 @@ type serving struct {
 	dispatcher *orchestrator.Dispatcher
 	web        *web.Server
 	listener   net.Listener
-	firstStart bool // the archive was empty
 }
 
 // open brings up everything that run needs, in order; on an error what was brought up is taken down again.
@@ -169,7 +168,6 @@ func (s *serving) seed(ctx context.Context) error {
 	if _, err := s.store.Seed(ctx, rs, highest); err != nil {
 		return fmt.Errorf("storing v1: %w", err)
 	}
-	s.firstStart = true
 	return nil
 }
 

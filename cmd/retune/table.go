@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -38,6 +39,11 @@ func (f tableFlags) print(o *output, data any, header []string, rows [][]string,
 	t.Style().Options.SeparateRows = false
 	t.AppendHeader(cells(header))
 	var columns []table.ColumnConfig
+	for _, name := range header {
+		if f.Output == "table" && !slices.Contains(right, name) {
+			columns = append(columns, table.ColumnConfig{Name: name, WidthMax: 72, WidthMaxEnforcer: text.WrapSoft}) // longer texts wrap
+		}
+	}
 	for _, name := range right {
 		columns = append(columns, table.ColumnConfig{Name: name, Align: text.AlignRight, AlignHeader: text.AlignRight})
 	}

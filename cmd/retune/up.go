@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"retune/web"
 )
 
 type upCmd struct {
@@ -37,9 +39,14 @@ type upFlags struct {
 func (c *upCmd) Run(ctx context.Context, o *output) error {
 	log := c.logger(o.err)
 	return c.up(ctx, log, o.err, func(ctx context.Context, s *serving) error {
-		fmt.Fprintf(o.err, "\n  Retune is up.\n\n    web UI   http://%s\n    traffic  http://%s\n    admin    http://%s\n\n  Press Run cycle there, or in another terminal: %s cycle --profile quick\n  Ctrl-C stops all of it; the history stays.\n\n",
-			s.listener.Addr(), c.Listen, c.Admin, os.Args[0])
+		server := ""
+		if addr := s.listener.Addr().String(); addr != web.DefaultAddr {
+			server = " --server http://" + addr
+		}
+		fmt.Fprintf(o.err, "\n  Retune is up.\n\n    web UI   http://%s\n    traffic  http://%s\n    admin    http://%s\n\n  Press Run cycle there, or in another terminal: %s cycle --profile quick%s\n  Ctrl-C stops all of it; the history stays.\n\n",
+			s.listener.Addr(), c.Listen, c.Admin, os.Args[0], server)
 		<-ctx.Done()
+		fmt.Fprintln(o.err, "\nStopping.")
 		return nil
 	})
 }
@@ -73,7 +80,7 @@ func (f *upFlags) up(ctx context.Context, log *slog.Logger, stderr io.Writer, th
 		return err
 	}
 	defer s.close()
-	if s.firstStart && !f.NoCalibrate {
+	if !f.NoCalibrate {
 		s.selfCalibrate(ctx)
 	}
 	run, done := context.WithCancel(ctx)

@@ -38,14 +38,15 @@ func (f *orchestratorFlags) wire(s *serving, url string) error {
 	meters := newMeters(registry)
 	ledger := &countedLedger{Ledger: s.store, meters: meters}
 	s.converger = &orchestrator.Converger{Target: s.target, Ledger: ledger, Log: s.log}
+	site := orchestrator.Site{URL: url, Controls: f.controls(), Scenarios: scenarios}
 	tuner := &orchestrator.Tuner{
 		Target: s.target, Journal: s.target, Ledger: ledger, Notebook: &countedNotebook{Notebook: s.store, meters: meters}, Converger: s.converger,
-		Site:   orchestrator.Site{URL: url, Controls: f.controls(), Scenarios: scenarios},
+		Site:   site,
 		Driver: drivers.find, Generators: generators, Log: s.log,
 	}
 	s.dispatcher = &orchestrator.Dispatcher{Queue: s.store, Tuner: tuner, Converger: s.converger, Log: s.log}
 	s.web, err = web.New(web.Config{
-		Starter: &starter{s.store, s.converger}, History: s.store, Schedules: s.store, Proxy: s.target.Status, Ready: s.checks,
+		Starter: &starter{s.store, s.converger, site}, History: s.store, Schedules: s.store, Proxy: s.target.Status, Ready: s.checks,
 		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Listener: s.listener, Token: f.AuthToken, Version: version, Target: siteName, Log: s.log,
 		Choices: web.Choices{Profiles: profileChoices(scenarios, f.controls()), Generators: choices, Drivers: drivers.choices()},
 	})
@@ -141,6 +142,7 @@ func (d driverFinder) choices() []web.Choice {
 type starter struct {
 	web.Starter
 	converger *orchestrator.Converger
+	site      orchestrator.Site
 }
 
 const (
@@ -150,6 +152,9 @@ const (
 )
 
 func (s *starter) Enqueue(ctx context.Context, r orchestrator.Request) (orchestrator.Cycle, error) {
+	if err := s.site.Check(r); err != nil {
+		return orchestrator.Cycle{}, err
+	}
 	c, err := s.Starter.Enqueue(ctx, r)
 	if err == nil || c.Kind != orchestrator.Calibrate || c.Actor != actorSelf || r.Actor == actorSelf {
 		return c, err
@@ -196,9 +201,13 @@ func (s *starter) inForce(ctx context.Context, version int) error {
 	return nil
 }
 
-// selfCalibrate measures this machine's noise in the background, at the first start.
+// selfCalibrate measures this machine's noise in the background, at a start at which nothing is known of it.
 func (s *serving) selfCalibrate(ctx context.Context) {
-	_, err := s.store.Enqueue(ctx, orchestrator.Request{Kind: orchestrator.Calibrate, Trigger: "system", Actor: actorSelf,
+	known, err := s.store.AllNoise(ctx)
+	if err != nil || slices.ContainsFunc(known, func(k orchestrator.KnownNoise) bool { return k.Profile == loadtest.Quick }) {
+		return
+	}
+	_, err = s.store.Enqueue(ctx, orchestrator.Request{Kind: orchestrator.Calibrate, Trigger: "system", Actor: actorSelf,
 		Target: siteName, Profile: loadtest.Quick, Driver: loadtest.Auto})
 	if err != nil {
 		s.log.Warn("the calibration of this machine could not be queued", "error", err)

@@ -54,7 +54,7 @@ func (d *desk) Apply(context.Context, ruleversions.Version, int64, bool) error {
 
 func newDesk(refuses error) (*desk, *starter) {
 	d := &desk{refuses: refuses}
-	return d, &starter{d, &orchestrator.Converger{Target: d, Ledger: d}}
+	return d, &starter{d, &orchestrator.Converger{Target: d, Ledger: d}, anySite()}
 }
 
 func TestRulesAreInForceOnceTheProxyRunsThem(t *testing.T) {
@@ -100,4 +100,9 @@ func TestAProfilesTimeIsThatOfWhatCanRunHere(t *testing.T) {
 		require.NotEqual(t, some[i].About, all[i].About, "the failure scenario needs controls")
 	}
 	require.Equal(t, string(loadtest.Quick), some[0].Name)
+}
+
+// anySite has one scenario, which can be run anywhere.
+func anySite() orchestrator.Site {
+	return orchestrator.Site{Scenarios: []loadtest.Scenario{{Shape: loadtest.Shape{Name: "steady", Phases: []loadtest.Phase{{Name: "p", Duration: 1, From: 1, To: 1}}}}}}
 }
