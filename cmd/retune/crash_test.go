@@ -123,6 +123,7 @@ func TestKill9OfTheProxyDuringATrial(t *testing.T) {
 			w.startAll()
 			id := w.propose(everywhere(balance.ExpectedCompletion), false, "short")
 			w.reaches(id, state, cycleLasts)
+			w.underLoad(id) // between two runs a restart would do no harm
 			w.kill("proxy")
 			w.startProxy() // as its supervisor does
 			c := w.ended(id, time.Minute)
