@@ -141,7 +141,7 @@ func TestACycleThatIsNotOursAnyMoreStops(t *testing.T) {
 		q.set(func(q *queue) { q.lost = true })
 		made := b.load.made.Load()
 		time.Sleep(time.Minute)
-		require.LessOrEqual(t, b.load.made.Load(), made+2)
+		require.LessOrEqual(t, b.load.made.Load(), made+3, "noticed at the next tick of 2 s; a run takes one")
 		require.False(t, b.ledger.ends()[1].Ended(), "whoever took it over ends it")
 	})
 }

@@ -34,6 +34,7 @@ type ledger struct {
 	hangs    bool        // every write waits for the end of its context
 	saveErr  error       // what Save answers
 	afterRun func(n int) // called when a run is stored
+	kept     func()      // called when a cycle is stored as kept
 }
 
 var errDown = errors.New("connection refused")
@@ -118,6 +119,9 @@ func (l *ledger) Save(ctx context.Context, c orchestrator.Cycle, _ string) error
 	}
 	if c.Status == orchestrator.Kept {
 		l.pointer.Accepted, l.pointer.Trial = c.Candidate, 0
+		if l.kept != nil {
+			l.kept()
+		}
 	}
 	l.saved = append(l.saved, c)
 	return nil

@@ -238,7 +238,7 @@ func (u *turn) end(ctx context.Context, err error) (Cycle, error) {
 	cause := context.Cause(ctx)
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), restoreFor)
 	defer stop()
-	if errors.Is(err, ErrLost) || errors.Is(cause, ErrLost) {
+	if !u.saved && (errors.Is(err, ErrLost) || errors.Is(cause, ErrLost)) {
 		return u.c, ErrLost // another instance has ended it already, and may be measuring
 	}
 	if err := u.Normal(ctx); err != nil {

@@ -304,6 +304,20 @@ func TestAStumblingLedgerDoesNotCostAProvedVersion(t *testing.T) {
 	})
 }
 
+// The end of a kept cycle is stored before the tuner is done; that it is nobody's any more is no loss then.
+func TestAKeptCycleThatHasEndedIsNotLost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(proposes{algorithm: balance.ExpectedCompletion})
+		b.load.p95 = map[int]float64{1: 200, 2: 100}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		b.ledger.kept = func() { cancel(orchestrator.ErrLost) }
+		c, err := run(t, b, ctx)
+		require.NoError(t, err)
+		require.Equal(t, orchestrator.Kept, c.Status)
+		require.Equal(t, steering.Mode{Mode: steering.Adaptive, TimeScale: 1}, b.proxies.mode)
+	})
+}
+
 func TestTheMeasuringModeEndsWithTheCycle(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(proposes{algorithm: balance.ExpectedCompletion})
