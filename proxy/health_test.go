@@ -149,7 +149,7 @@ func TestFailuresHaveToBeConsecutive(t *testing.T) {
 
 // PA-6: a backend that comes back is neither flooded nor starved: it begins with a tenth of its share, whatever
 // the others do, and has all of it ten seconds later.
-func TestPA6SlowStart(t *testing.T) {
+func TestPA06SlowStart(t *testing.T) {
 	inWard(t, []string{"a", "b", "c"}, func(w *ward) {
 		require.Equal(t, 1.0, w.server("a").Warmth(), "not at the proxy's start")
 		w.fail("a", 5)

@@ -88,7 +88,7 @@ func share(p balance.Picker, b *balance.Backend, n int) float64 {
 }
 
 // One of four starts to answer 500 in a millisecond: a quarter of the requests would be its fair share.
-func TestPA1FastFailureDoesNotAttract(t *testing.T) {
+func TestPA01FastFailureDoesNotAttract(t *testing.T) {
 	forEach(t, byLoad, func(t *testing.T, a balance.Algorithm) {
 		r := simulate(t, sim.Setup{Algorithm: a, Backends: alike(4, 0), Load: sim.Load{Rate: 500}, Warm: 10 * time.Second, Measured: 20 * time.Second,
 			Events: []sim.Event{{At: 10 * time.Second, Do: func(s []*sim.Server) { s[0].Failing = 1 }}}})
@@ -98,7 +98,7 @@ func TestPA1FastFailureDoesNotAttract(t *testing.T) {
 }
 
 // A backend that refuses every connection from the start never has a response time: unknown is not zero.
-func TestPA2RefusedBackendWithoutSamplesIsNotTheFastest(t *testing.T) {
+func TestPA02RefusedBackendWithoutSamplesIsNotTheFastest(t *testing.T) {
 	forEach(t, byLoad, func(t *testing.T, a balance.Algorithm) {
 		r := simulate(t, sim.Setup{Algorithm: a, Backends: alike(4, 0), Load: sim.Load{Rate: 500}, Measured: 20 * time.Second,
 			Events: []sim.Event{{Do: func(s []*sim.Server) { s[0].Failing, s[0].FailsIn = 1, 200*time.Microsecond }}}})
@@ -109,7 +109,7 @@ func TestPA2RefusedBackendWithoutSamplesIsNotTheFastest(t *testing.T) {
 
 // A backend that was a hundred times too slow for 10 s gets requests again; where it is not found, it gets one
 // in three thousand.
-func TestPA3StarvedBackendIsFoundAgain(t *testing.T) {
+func TestPA03StarvedBackendIsFoundAgain(t *testing.T) {
 	forEach(t, byResponseTime, func(t *testing.T, a balance.Algorithm) {
 		r := simulate(t, sim.Setup{Algorithm: a, Backends: alike(4, 0), Load: sim.Load{Rate: 200}, Warm: 60 * time.Second, Measured: 20 * time.Second,
 			Events: []sim.Event{
@@ -122,7 +122,7 @@ func TestPA3StarvedBackendIsFoundAgain(t *testing.T) {
 }
 
 // Response times under a millisecond are told apart, and don't hide what is in flight.
-func TestPA4ResponseTimesUnderAMillisecond(t *testing.T) {
+func TestPA04ResponseTimesUnderAMillisecond(t *testing.T) {
 	forEach(t, byResponseTime, func(t *testing.T, a balance.Algorithm) {
 		now := int64(1)
 		set := backends(4)
@@ -138,7 +138,7 @@ func TestPA4ResponseTimesUnderAMillisecond(t *testing.T) {
 }
 
 // A burst between two answers spreads: what was picked counts at once.
-func TestPA5BurstDoesNotHerd(t *testing.T) {
+func TestPA05BurstDoesNotHerd(t *testing.T) {
 	forEach(t, byLoad, func(t *testing.T, a balance.Algorithm) {
 		now := int64(1)
 		set := backends(4)
@@ -157,7 +157,7 @@ func TestPA5BurstDoesNotHerd(t *testing.T) {
 
 // A backend in slow start gets about its warmth's share of a fair part: no flood for having nothing in
 // flight, and no starvation.
-func TestPA6WarmingBackendIsNeitherFloodedNorStarved(t *testing.T) {
+func TestPA06WarmingBackendIsNeitherFloodedNorStarved(t *testing.T) {
 	forEach(t, append(byTurn, byLoad...), func(t *testing.T, a balance.Algorithm) {
 		r := simulate(t, sim.Setup{Algorithm: a, Backends: alike(4, 0), Load: sim.Load{Clients: 100}, Warm: 2 * time.Second, Measured: 10 * time.Second,
 			Events: []sim.Event{{Do: func(s []*sim.Server) { s[0].Balance.SetWarmth(0.2) }}}})
@@ -178,7 +178,7 @@ func TestPA6WarmingBackendIsNeitherFloodedNorStarved(t *testing.T) {
 }
 
 // The hundredth backend is as likely as the first to be one of the two drawn: see also TestTwoOf.
-func TestPA7TwoChoicesAreTwo(t *testing.T) {
+func TestPA07TwoChoicesAreTwo(t *testing.T) {
 	now := int64(1)
 	set := backends(2)
 	answers(set[0], &now, 10, 50*time.Millisecond, balance.Success)
@@ -188,7 +188,7 @@ func TestPA7TwoChoicesAreTwo(t *testing.T) {
 }
 
 // Wherever the idle one stands in the list, it is chosen over the busy ones.
-func TestPA8OrderOfTheListDoesNotMatter(t *testing.T) {
+func TestPA08OrderOfTheListDoesNotMatter(t *testing.T) {
 	forEach(t, byLoad, func(t *testing.T, a balance.Algorithm) {
 		for idle := range 2 {
 			now := int64(1)
@@ -204,7 +204,7 @@ func TestPA8OrderOfTheListDoesNotMatter(t *testing.T) {
 }
 
 // 5:1:1 without the first is 1:1.
-func TestPA9WeightsAreSharedAnewWithoutOne(t *testing.T) {
+func TestPA09WeightsAreSharedAnewWithoutOne(t *testing.T) {
 	forEach(t, []balance.Algorithm{balance.WeightedRoundRobin, balance.WeightedLeastConnections}, func(t *testing.T, a balance.Algorithm) {
 		now := int64(1)
 		set := backends(3)
