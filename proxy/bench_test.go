@@ -28,7 +28,7 @@ func BenchmarkForward(b *testing.B) {
 		}
 	}
 	p.pool.use(balance.P2CPeakEWMA, rules.Params{})
-	lane := &balancer{pool: p.pool, transport: instant{}, budget: newBudget()}
+	lane := &balancer{&chooser{p.pool, newBudget()}, instant{}}
 	r := httptest.NewRequest("GET", "http://x/a?b=c", nil)
 	h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		res, err := lane.RoundTrip(r)

@@ -13,16 +13,20 @@ type origin struct {
 	via    bool       // the peer is trusted
 }
 
-// originOf finds the client. A trusted peer's X-Forwarded-For is read from the right: the first address that is
-// not trusted itself is the client; what stands left of it anybody could have written.
+// originOf finds the client of a request on the full lane.
 func originOf(r *http.Request, trusted []netip.Prefix) origin {
 	ap, _ := netip.ParseAddrPort(r.RemoteAddr)
 	peer := ap.Addr().Unmap()
+	return findClient(peer, r.Header["X-Forwarded-For"], trusted)
+}
+
+// findClient finds the client behind a peer. lines are the values of X-Forwarded-For. A trusted peer's X-Forwarded-For is read from the right: the first address that is
+// not trusted itself is the client; what stands left of it anybody could have written.
+func findClient(peer netip.Addr, lines []string, trusted []netip.Prefix) origin {
 	o := origin{peer: peer, client: peer, via: contains(trusted, peer)}
 	if !o.via {
 		return o
 	}
-	lines := r.Header["X-Forwarded-For"]
 	for i := len(lines) - 1; i >= 0; i-- {
 		for rest := lines[i]; rest != ""; {
 			var last string

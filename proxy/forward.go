@@ -97,7 +97,7 @@ func newForwarder(p *Proxy) (http.Handler, func()) {
 	}
 	proxy := &httputil.ReverseProxy{
 		Rewrite:       rewrite,
-		Transport:     &balancer{pool: p.pool, transport: transport, budget: newBudget(), meters: p.meters},
+		Transport:     &balancer{p.choose, transport},
 		BufferPool:    newBuffers(),
 		FlushInterval: -1, // bytes go on as they come
 		ErrorLog:      slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),

@@ -41,6 +41,7 @@ type Config struct {
 	Trusted    []netip.Prefix  // peers whose X-Forwarded-* headers are believed
 	AdminToken string          // bearer token of the admin API; required when that is not on loopback
 	HTTP2      bool            // serve HTTP/2 without TLS, by prior knowledge, as well
+	Engine     Engine          // of the fast lane (EngineAuto)
 
 	RequestTimeout time.Duration // without progress until the answer's head has come (10 s)
 	DrainTimeout   time.Duration // for requests in flight when the proxy ends (15 s)
@@ -65,6 +66,7 @@ type Proxy struct {
 	meters   *meters
 	pool     *pool
 	control  *control
+	choose   *chooser
 	forward  http.Handler
 	idle     func()      // closes the idle connections to the backends
 	draining atomic.Bool // Run is ending
@@ -90,6 +92,7 @@ func New(c Config) (*Proxy, error) {
 		}
 	}
 	p.control = newControl(p, window, file)
+	p.choose = &chooser{p.pool, newBudget()}
 	p.forward, p.idle = newForwarder(p)
 	return p, nil
 }

@@ -17,24 +17,16 @@ func newDialer() *net.Dialer { return &net.Dialer{Timeout: dialTime} }
 // balancer is the transport behind ReverseProxy: it picks a backend for each request, and once another one when
 // the first gave no answer and a second try can't do harm.
 type balancer struct {
-	pool      *pool
+	choose    *chooser
 	transport http.RoundTripper
-	budget    *budget
-	meters    *meters
 }
 
 // RoundTrip sends a request to a backend and returns its answer, whose end ends the attempt.
 func (b *balancer) RoundTrip(out *http.Request) (*http.Response, error) {
 	v := visitOf(out.Context())
-	b.budget.earn()
 	now := balance.Now()
-	route := b.pool.route.Load()
-	s := route.pick(v.key)
-	if route.sampled() {
-		route.duration.Observe(float64(balance.Now()-now) / 1e9)
-	}
+	s := b.choose.first(v.key, now)
 	if s == nil {
-		b.pool.window.Backend("").Record(now, 0, traffic.Failure)
 		return nil, errNoBackend
 	}
 	body := holdBody(out, v)
@@ -47,13 +39,12 @@ func (b *balancer) RoundTrip(out *http.Request) (*http.Response, error) {
 		v.end(o)
 		return nil, err
 	}
-	next := b.pool.route.Load().another(s)
-	if next == nil || !b.budget.spend() {
+	next := b.choose.next(s)
+	if next == nil {
 		v.end(o)
 		return nil, err
 	}
 	v.end(traffic.Retried)
-	s.meters.retries.Inc()
 	out = body.again(out)
 	if res, err = b.attempt(out, v, next, balance.Now()); err != nil {
 		v.end(v.blame(out.Context()))

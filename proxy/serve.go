@@ -55,8 +55,15 @@ func (p *Proxy) Run(ctx context.Context) error {
 	defer stop()
 	g, group := errgroup.WithContext(serving)
 	traffic, admin := p.trafficServer(group), p.adminServer(group)
+	fast, lane := p.newEngine(front)
+	full := front // what the full lane's connections come from
+	if fast != nil {
+		full = lane.handover
+		defer fast.close()
+		g.Go(func() error { return fast.serve(front.(*net.TCPListener)) })
+	}
 	g.Go(func() error {
-		return serve(traffic, wire.NewListener(front, wire.Limits{Head: maxHead, HTTP2: p.config.HTTP2}))
+		return serve(traffic, wire.NewListener(full, wire.Limits{Head: maxHead, HTTP2: p.config.HTTP2}))
 	})
 	g.Go(func() error { return serve(admin, back) })
 	g.Go(func() error { p.control.run(group); return nil })
@@ -66,7 +73,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-group.Done():
 		}
-		p.drain(traffic)
+		p.drain(fast, traffic)
 		stop()
 		return admin.Close()
 	})
@@ -83,12 +90,16 @@ func serve(s *http.Server, ln net.Listener) error {
 }
 
 // drain lets the requests in flight finish, tunnels too, and cuts what is left when the time is over.
-func (p *Proxy) drain(s *http.Server) {
+func (p *Proxy) drain(fast engine, s *http.Server) {
 	p.draining.Store(true)
 	p.log.Info("draining", "in_flight", p.pool.inFlight(), "at_most", p.config.DrainTimeout)
 	bounded, cancel := context.WithTimeout(context.Background(), p.config.DrainTimeout)
 	defer cancel()
-	err := s.Shutdown(bounded)
+	var err error
+	if fast != nil {
+		err = fast.drain(bounded)
+	}
+	err = errors.Join(err, s.Shutdown(bounded))
 	for err == nil && p.pool.inFlight() > 0 { // Shutdown does not wait for connections that switched protocols
 		select {
 		case <-bounded.Done():

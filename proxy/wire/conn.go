@@ -52,7 +52,7 @@ type Conn struct {
 	buf       []byte
 	r, ok, w  int // buf[r:ok] has passed the screen, buf[ok:w] has not been judged
 	lineStart int // in a head: where in buf its current line begins
-	head      head
+	head      Request
 	left      int64 // body bytes still to come
 	chunks    chunks
 
@@ -148,7 +148,7 @@ func (c *Conn) screenHead() {
 func (c *Conn) screenLine(l []byte) *Fault {
 	next := c.lineStart + len(l) + 1
 	if len(l) == 0 || l[len(l)-1] != '\r' {
-		return errBareLF
+		return BareLF
 	}
 	l = l[:len(l)-1]
 	switch {
@@ -156,13 +156,14 @@ func (c *Conn) screenLine(l []byte) *Fault {
 		return c.openHTTP2()
 	case len(l) > 0:
 		c.lineStart = next
-		return c.head.line(l)
+		_, _, fault := c.head.Line(l)
+		return fault
 	case !c.head.begun && !c.head.blank: // one empty line before a request is ignored, RFC 9112 §2.2
 		c.head.blank = true
 		c.r, c.ok, c.lineStart = next, next, next
 		return nil
 	}
-	if fault := c.head.end(); fault != nil {
+	if fault := c.head.End(); fault != nil {
 		return fault
 	}
 	c.ok, c.lineStart = next, next
@@ -183,16 +184,16 @@ func (c *Conn) openHTTP2() *Fault {
 // headDone goes on to what follows a sound head.
 func (c *Conn) headDone() {
 	h := c.head
-	c.head, c.first = head{}, false
+	c.head, c.first = Request{}, false
 	c.stopHeadTimer()
-	if h.upgrade || h.connect {
+	if h.Upgrade || string(h.Method) == "CONNECT" {
 		c.asked.Store(true)
 	}
 	switch {
-	case h.chunked:
+	case h.Chunked:
 		c.at, c.chunks = atChunks, chunks{}
-	case h.length > 0:
-		c.at, c.left = atBody, h.length
+	case h.Length > 0:
+		c.at, c.left = atBody, h.Length
 	default:
 		c.messageDone()
 	}
@@ -246,7 +247,7 @@ func (c *Conn) fill() error {
 	}
 	if c.w == len(c.buf) {
 		if len(c.buf) >= c.limits.Head {
-			c.refuse(errHeadSize)
+			c.refuse(HeadSize)
 			return nil
 		}
 		c.buf = append(c.buf, make([]byte, min(len(c.buf), c.limits.Head-len(c.buf)))...)
@@ -260,7 +261,7 @@ func (c *Conn) fill() error {
 		return nil // an error that came with bytes comes again
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && c.headLate() {
-		c.refuse(errHeadTime)
+		c.refuse(HeadTime)
 		return nil
 	}
 	return err

@@ -18,10 +18,10 @@ func bad(cause string) *Fault { return &Fault{http.StatusBadRequest, cause} }
 
 // Every fault there is. Most of them are ways to make two parsers disagree about where a request ends.
 var (
-	errRequestLine   = bad("malformed request line")
+	RequestLine      = bad("malformed request line")
 	errVersion       = bad("not HTTP/1.0 or HTTP/1.1")
 	errHTTP2         = bad("HTTP/2 without TLS is not enabled")
-	errBareLF        = bad("line feed without carriage return")
+	BareLF           = bad("line feed without carriage return")
 	errControl       = bad("control character in the head")
 	errFold          = bad("folded header line")
 	errHeaderName    = bad("malformed header name")
@@ -35,7 +35,9 @@ var (
 	errChunkEnd      = bad("chunk data without its line end")
 	errTrailer       = bad("malformed trailer")
 	errTrailerLength = bad("trailer too long")
+	errStatusLine    = bad("malformed status line")
+	UnaskedAnswer    = bad("an interim answer that nobody asked for")
 	errCoding        = &Fault{http.StatusNotImplemented, "unknown transfer coding"}
-	errHeadSize      = &Fault{http.StatusRequestHeaderFieldsTooLarge, "request head too large"}
-	errHeadTime      = &Fault{http.StatusRequestTimeout, "request head too slow"}
+	HeadSize         = &Fault{http.StatusRequestHeaderFieldsTooLarge, "request head too large"}
+	HeadTime         = &Fault{http.StatusRequestTimeout, "request head too slow"}
 )

@@ -73,25 +73,25 @@ func TestOneEmptyLineBeforeARequestIsDropped(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, get+get, out)
 	_, c, _ := through("\r\n\r\n"+get, 1, Limits{})
-	require.Equal(t, errRequestLine, c.fault.Load())
+	require.Equal(t, RequestLine, c.fault.Load())
 }
 
 func TestHeadsThatAreRefused(t *testing.T) {
 	const ok = "GET / HTTP/1.1\r\nHost: x\r\n"
 	const post = "POST / HTTP/1.1\r\nHost: x\r\n"
 	for stream, want := range map[string]*Fault{
-		"GET  / HTTP/1.1\r\nHost: x\r\n\r\n":                                errRequestLine,
-		"GET /\r\n\r\n":                                                     errRequestLine,
-		"GET / a HTTP/1.1\r\nHost: x\r\n\r\n":                               errRequestLine,
-		"GET /\x7f HTTP/1.1\r\nHost: x\r\n\r\n":                             errRequestLine,
-		"G(T / HTTP/1.1\r\nHost: x\r\n\r\n":                                 errRequestLine,
+		"GET  / HTTP/1.1\r\nHost: x\r\n\r\n":                                RequestLine,
+		"GET /\r\n\r\n":                                                     RequestLine,
+		"GET / a HTTP/1.1\r\nHost: x\r\n\r\n":                               RequestLine,
+		"GET /\x7f HTTP/1.1\r\nHost: x\r\n\r\n":                             RequestLine,
+		"G(T / HTTP/1.1\r\nHost: x\r\n\r\n":                                 RequestLine,
 		"GET / HTTP/1.2\r\nHost: x\r\n\r\n":                                 errVersion,
 		"GET / http/1.1\r\nHost: x\r\n\r\n":                                 errVersion,
 		"GET / HTTP/2.0\r\nHost: x\r\n\r\n":                                 errVersion,
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n":                                  errHTTP2,
-		"GET / HTTP/1.1\nHost: x\n\n":                                       errBareLF,
-		ok + "A: b\nC: d\r\n\r\n":                                           errBareLF,
-		ok + "A: b\r\n\n":                                                   errBareLF,
+		"GET / HTTP/1.1\nHost: x\n\n":                                       BareLF,
+		ok + "A: b\nC: d\r\n\r\n":                                           BareLF,
+		ok + "A: b\r\n\n":                                                   BareLF,
 		ok + "A: b\rC: d\r\n\r\n":                                           errControl,
 		ok + "A: \x00\r\n\r\n":                                              errControl,
 		ok + "A: b\r\n c\r\n\r\n":                                           errFold,
@@ -116,7 +116,7 @@ func TestHeadsThatAreRefused(t *testing.T) {
 		post + "Transfer-Encoding: \"chunked\"\r\n\r\n":                     errCoding,
 		post + "Transfer-Encoding:\r\n\r\n":                                 errCoding,
 		"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n":             errOldTE,
-		ok + "X: " + strings.Repeat("y", 65<<10):                            errHeadSize,
+		ok + "X: " + strings.Repeat("y", 65<<10):                            HeadSize,
 	} {
 		for _, before := range []string{"", "GET /first HTTP/1.1\r\nHost: x\r\n\r\n"} {
 			if before != "" && want == errHTTP2 {

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package proxy
+
+// newSystemEngine is the best engine for this system.
+func newSystemEngine(l *lane) engine { return newGoroutines(l) }

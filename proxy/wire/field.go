@@ -1,0 +1,159 @@
+package wire
+
+import (
+	"bytes"
+	"iter"
+)
+
+// Field says which header field a line is, of those that a proxy acts on.
+type Field uint8
+
+// The fields. What is not among them is passed on as it is.
+const (
+	Other Field = iota
+	Host
+	ContentLength
+	TransferEncoding
+	Connection
+	KeepAlive
+	ProxyConnection
+	ProxyAuthenticate
+	ProxyAuthorization
+	TE
+	Upgrade
+	Forwarded
+	XForwardedFor
+	XForwardedProto
+	XForwardedHost
+	XRetuneError
+)
+
+// named lists the fields by the length of their names, so that most names are told apart without a comparison.
+var named = [20][]struct {
+	name  string
+	field Field
+}{
+	2:  {{"te", TE}},
+	4:  {{"host", Host}},
+	7:  {{"upgrade", Upgrade}},
+	9:  {{"forwarded", Forwarded}},
+	10: {{"connection", Connection}, {"keep-alive", KeepAlive}},
+	14: {{"content-length", ContentLength}, {"x-retune-error", XRetuneError}},
+	15: {{"x-forwarded-for", XForwardedFor}},
+	16: {{"proxy-connection", ProxyConnection}, {"x-forwarded-host", XForwardedHost}},
+	17: {{"transfer-encoding", TransferEncoding}, {"x-forwarded-proto", XForwardedProto}},
+	18: {{"proxy-authenticate", ProxyAuthenticate}},
+	19: {{"proxy-authorization", ProxyAuthorization}},
+}
+
+func fieldOf(name []byte) Field {
+	if len(name) < len(named) {
+		for i := range named[len(name)] {
+			if n := &named[len(name)][i]; EqualFold(name, n.name) {
+				return n.field
+			}
+		}
+	}
+	return Other
+}
+
+// parseField reads a header or trailer line, and refuses what is no such line: a fold, a space before the colon,
+// a control character in the value.
+func parseField(l []byte) (Field, []byte, *Fault) {
+	k := 0
+	for k < len(l) && tokens[l[k]] {
+		k++
+	}
+	switch {
+	case k == 0 && len(l) > 0 && (l[0] == ' ' || l[0] == '\t'):
+		return Other, nil, errFold
+	case k == 0 || k == len(l) || l[k] != ':':
+		return Other, nil, errHeaderName
+	}
+	for _, c := range l[k+1:] {
+		if controls[c] {
+			return Other, nil, errControl
+		}
+	}
+	return fieldOf(l[:k]), trim(l[k+1:]), nil
+}
+
+// Elements yields the elements of a comma-separated list, without white space around them, empty ones left out.
+func Elements(list []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for len(list) > 0 {
+			var e []byte
+			e, list, _ = bytes.Cut(list, []byte(","))
+			if e = trim(e); len(e) > 0 && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// parseLength reads a Content-Length: digits alone.
+func parseLength(v []byte) (n int64, fault *Fault) {
+	if len(v) == 0 || len(v) > 18 { // 18 digits fit an int64
+		return -1, errLength
+	}
+	for _, c := range v {
+		if c < '0' || c > '9' {
+			return -1, errLength
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, nil
+}
+
+// tokens marks the bytes of an RFC 9110 §5.6.2 token.
+var tokens = func() (t [256]bool) {
+	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+		t[c] = true
+	}
+	return t
+}()
+
+// controls marks the bytes that no field value may have.
+var controls = func() (t [256]bool) {
+	for c := range 0x20 {
+		t[c] = c != '\t'
+	}
+	t[0x7f] = true
+	return t
+}()
+
+func isToken(b []byte) bool {
+	for _, c := range b {
+		if !tokens[c] {
+			return false
+		}
+	}
+	return len(b) > 0
+}
+
+// EqualFold compares b with a lower-case word, by ASCII case only.
+func EqualFold(b []byte, lower string) bool {
+	if len(b) != len(lower) {
+		return false
+	}
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// trim cuts the optional white space of a header value: spaces and tabs, nothing else.
+func trim(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
+		b = b[1:]
+	}
+	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
+		b = b[:len(b)-1]
+	}
+	return b
+}

@@ -1,0 +1,108 @@
+package wire
+
+import "bytes"
+
+// Request is what one request head says about its message, gathered line by line. The zero value stands at its
+// beginning.
+type Request struct {
+	// Method and Target are the request line's own bytes.
+	Method, Target []byte
+	// Host is the Host header's value, in the head's own bytes.
+	Host []byte
+	// Length is Content-Length; -1 without one. Chunked is the Transfer-Encoding. A sound head has at most one of them.
+	Length  int64
+	Chunked bool
+	// Old is HTTP/1.0.
+	Old bool
+	// Upgrade is set by an Upgrade header.
+	Upgrade bool
+
+	blank bool // an empty line came before it
+	begun bool // the request line has been seen
+	hosts int
+}
+
+// Line takes the next line of the head, without its CRLF; the first one is the request line. It says which field
+// the line is, and its value without white space around it.
+func (r *Request) Line(l []byte) (Field, []byte, *Fault) {
+	if r.begun {
+		return r.field(l)
+	}
+	r.begun = true
+	return Other, nil, r.requestLine(l)
+}
+
+// requestLine reads "METHOD target HTTP/1.x" with single spaces, as RFC 9112 §3 has it.
+func (r *Request) requestLine(l []byte) *Fault {
+	r.Length = -1
+	m := bytes.IndexByte(l, ' ')
+	v := bytes.LastIndexByte(l, ' ')
+	if m < 1 || v <= m+1 || !isToken(l[:m]) {
+		return RequestLine
+	}
+	for _, c := range l[m+1 : v] {
+		if c <= ' ' || c == 0x7f {
+			return RequestLine
+		}
+	}
+	r.Method, r.Target = l[:m], l[m+1:v]
+	switch string(l[v+1:]) {
+	case "HTTP/1.1":
+	case "HTTP/1.0":
+		r.Old = true
+	default:
+		return errVersion
+	}
+	return nil
+}
+
+// field reads one "Name: value" line and keeps what decides the framing.
+func (r *Request) field(l []byte) (f Field, value []byte, fault *Fault) {
+	f, value, fault = parseField(l)
+	switch f {
+	case Host:
+		r.hosts++
+		r.Host = value
+	case Upgrade:
+		r.Upgrade = true
+	case ContentLength:
+		fault = r.contentLength(value)
+	case TransferEncoding:
+		fault = r.transferEncoding(value)
+	}
+	return f, value, fault
+}
+
+func (r *Request) contentLength(v []byte) (fault *Fault) {
+	if r.Length >= 0 {
+		return errTwoLengths
+	}
+	r.Length, fault = parseLength(v)
+	return fault
+}
+
+func (r *Request) transferEncoding(v []byte) *Fault {
+	switch {
+	case r.Chunked:
+		return errTwoTE
+	case !EqualFold(v, "chunked"):
+		return errCoding
+	}
+	r.Chunked = true
+	return nil
+}
+
+// End judges the head as a whole, when its empty line has come.
+func (r *Request) End() *Fault {
+	switch {
+	case !r.begun:
+		return RequestLine
+	case r.Chunked && r.Length >= 0:
+		return errLengthAndTE
+	case r.Chunked && r.Old:
+		return errOldTE
+	case r.hosts > 1, r.hosts == 0 && !r.Old:
+		return errHost
+	}
+	return nil
+}
