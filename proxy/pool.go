@@ -161,8 +161,12 @@ func (p *pool) rerouteLocked() {
 	if p.desperate {
 		healthy = usable
 	}
-	r := &route{algorithm: p.algorithm, seats: make(map[*balance.Backend]*seat, len(healthy)), duration: p.meters.duration(p.algorithm)}
+	r := &route{
+		algorithm: p.algorithm, seats: make(map[*balance.Backend]*seat, len(healthy)),
+		plain: true, duration: p.meters.duration(p.algorithm),
+	}
 	for _, s := range healthy {
+		r.plain = r.plain && s.URL().Scheme == "http"
 		r.available = append(r.available, s.Backend)
 		r.seats[s.Backend] = &seat{server: s, meters: p.meters.seat(p.algorithm, s.ID())}
 	}

@@ -16,6 +16,7 @@ type route struct {
 	algorithm balance.Algorithm
 	available []*balance.Backend
 	seats     map[*balance.Backend]*seat
+	plain     bool                // no backend of them speaks TLS
 	duration  prometheus.Observer // of picks
 }
 
