@@ -47,7 +47,7 @@ func (h *heldBody) Read(p []byte) (int, error) {
 			h.trailer[name] = h.visit.request.Trailer[name]
 		}
 	case err != nil:
-		h.visit.broken.Store(true)
+		h.visit.broken.CompareAndSwap(nil, &err)
 	}
 	if n > 0 {
 		h.visit.progress()

@@ -2,11 +2,15 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,12 +45,12 @@ type visit struct {
 	timer   *time.Timer // cancels the request when its backend makes no progress
 	limit   time.Duration
 
-	exchange exchange     // the attempt under way, or the last one
-	open     bool         // it has not ended
-	answer   func() error // closes its answer
-	failed   bool         // its answer is a failure: 5xx, or none that can be passed on
-	answered atomic.Bool  // an answer's head has come
-	broken   atomic.Bool  // the client's body broke off: nobody else is to blame
+	exchange exchange              // the attempt under way, or the last one
+	open     bool                  // it has not ended
+	answer   func() error          // closes its answer
+	failed   bool                  // its answer is a failure: 5xx, or none that can be passed on
+	answered atomic.Bool           // an answer's head has come
+	broken   atomic.Pointer[error] // the client's body broke off, with this: nobody else is to blame
 }
 
 type visitKey struct{}
@@ -83,13 +87,13 @@ func gone(ctx context.Context) bool {
 // newForwarder is the handler of the traffic listener, and what closes its idle connections.
 func newForwarder(p *Proxy) (http.Handler, func()) {
 	transport := &http.Transport{
-		DialContext:            newDialer().DialContext,
+		DialContext:            screened(newDialer().DialContext),
+		DialTLSContext:         screened((&tls.Dialer{NetDialer: newDialer(), Config: &tls.Config{MinVersion: tls.VersionTLS12}}).DialContext),
 		MaxIdleConns:           0, // no limit over all; see PA-17
 		MaxIdleConnsPerHost:    512,
 		IdleConnTimeout:        upstreamIdle,
 		DisableCompression:     true,
 		ExpectContinueTimeout:  time.Second,
-		TLSHandshakeTimeout:    dialTime,
 		ForceAttemptHTTP2:      false,
 		MaxResponseHeaderBytes: maxHead,
 		ReadBufferSize:         4 << 10,
@@ -134,13 +138,25 @@ func (p *Proxy) visit(proxy http.Handler, w http.ResponseWriter, r *http.Request
 // rewrite makes the request that goes to the backend; which backend, the balancer says.
 func rewrite(r *httputil.ProxyRequest) {
 	v := visitOf(r.In.Context())
-	r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came: what the proxy can't parse the backend may
+	keepTarget(r.Out.URL, r.In)
 	setForwarded(r.Out.Header, r.In, v.origin)
 	if strings.EqualFold(r.Out.Header.Get("Upgrade"), "h2c") {
 		// HTTP/2 inside a tunnel would take its requests past everything the proxy checks.
 		for _, name := range []string{"Upgrade", "Connection", "Http2-Settings"} {
 			r.Out.Header.Del(name)
 		}
+	}
+}
+
+// keepTarget lets the target go on byte by byte: what the proxy would write otherwise, or can't parse, is the
+// backend's to read. Only behind "//" net/http can't be kept from escaping odd bytes.
+func keepTarget(out *url.URL, in *http.Request) {
+	out.RawQuery = in.URL.RawQuery
+	switch path, _, _ := strings.Cut(in.RequestURI, "?"); {
+	case strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//"):
+		out.Opaque = path
+	case in.Method == http.MethodOptions && in.URL.Path == "" && in.URL.RawQuery == "":
+		out.Opaque = "*" // of a host as a whole, RFC 9112 §3.2.4
 	}
 }
 
@@ -161,11 +177,11 @@ func (p *Proxy) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	ctx := r.Context()
 	v := visitOf(ctx)
 	v.failed = true
-	if fault := wire.FaultOf(ctx); fault != nil && v.broken.Load() {
-		p.refuse(w, r, fault) // of its body; a fault of what is pipelined behind it has its own answer
+	if fault := v.bodyFault(ctx); fault != nil {
+		p.refuse(w, r, fault)
 		return
 	}
-	if gone(ctx) || v.broken.Load() {
+	if gone(ctx) || v.broken.Load() != nil {
 		p.meters.own("client_gone").Inc()
 		panic(http.ErrAbortHandler) // nobody is left to answer
 	}
@@ -179,6 +195,25 @@ func (p *Proxy) answerError(w http.ResponseWriter, r *http.Request, err error) {
 			return
 		}
 	}
+}
+
+// bodyFault is what a client is told whose body could not be read; nil when it could, or when the client left in
+// the middle of it. A fault of what is pipelined behind it has its own answer.
+func (v *visit) bodyFault(ctx context.Context) *wire.Fault {
+	broken := v.broken.Load()
+	if broken == nil {
+		return nil
+	}
+	var network net.Error
+	switch fault := wire.FaultOf(ctx); {
+	case fault != nil: // net/http ends the context with the read that failed
+		return fault
+	case errors.Is(context.Cause(ctx), errTimeout):
+		return &wire.Fault{Status: http.StatusRequestTimeout, Cause: "body too slow"}
+	case gone(ctx), errors.Is(*broken, io.ErrUnexpectedEOF), errors.As(*broken, &network):
+		return nil
+	}
+	return &wire.Fault{Status: http.StatusBadRequest, Cause: "malformed body"}
 }
 
 // refuse answers a request that the wire's screen did not let through.

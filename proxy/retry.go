@@ -3,16 +3,29 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"sync/atomic"
 
 	"retune/proxy/balance"
 	"retune/proxy/traffic"
+	"retune/proxy/wire"
 )
 
 func newDialer() *net.Dialer { return &net.Dialer{Timeout: dialTime} }
+
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// screened puts the connections that dial makes behind the screen of answers.
+func screened(dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return wire.NewBackend(c, maxHead), nil
+	}
+}
 
 // balancer is the transport behind ReverseProxy: it picks a backend for each request, and once another one when
 // the first gave no answer and a second try can't do harm.
@@ -60,10 +73,6 @@ func (b *balancer) attempt(out *http.Request, v *visit, s *seat, now int64) (*ht
 	if err != nil {
 		return nil, err
 	}
-	if res.StatusCode < 100 { // net/http reads it, but can't write it
-		_ = res.Body.Close()
-		return nil, fmt.Errorf("the backend answered with status %03d", res.StatusCode)
-	}
 	v.exchange.head = balance.Now()
 	v.answered.Store(true)
 	v.timer.Stop()
@@ -76,7 +85,7 @@ func (b *balancer) attempt(out *http.Request, v *visit, s *seat, now int64) (*ht
 // blame says how an attempt without an answer counts: the backend's failure, unless the client left or its body
 // broke off.
 func (v *visit) blame(ctx context.Context) traffic.Outcome {
-	if gone(ctx) || v.broken.Load() {
+	if gone(ctx) || v.broken.Load() != nil {
 		return traffic.Aborted
 	}
 	return traffic.Failure

@@ -3,8 +3,8 @@ package wire
 // Limits of one chunked body's framing; data is not limited here.
 const (
 	maxChunkDigits    = 15
-	maxChunkExtension = 256     // bytes, of one chunk
-	maxTrailers       = 4 << 10 // bytes, all together: what net/http can look ahead
+	maxChunkExtension = 256       // bytes, of one chunk
+	maxTrailers       = 4<<10 - 1 // bytes, all together: less than net/http looks ahead, so that the fault is ours
 )
 
 // chunks walks the framing of one chunked body byte by byte, and copies nothing. The zero value stands at its
@@ -13,13 +13,13 @@ type chunks struct {
 	at    chunkPlace
 	left  int64 // data bytes of this chunk still to come; while its size is read: the size so far
 	count int   // digits, extension bytes or trailer bytes so far
+	fault *Fault
 }
 
 type chunkPlace uint8
 
 const (
 	chunkSize chunkPlace = iota
-	chunkSpace
 	chunkExtension
 	chunkSizeLF
 	chunkData
@@ -33,9 +33,9 @@ const (
 	chunksDone
 )
 
-// feed walks over b and says how many of its bytes belong to the body; done when it ended there.
+// feed walks over b and says how many of its bytes belong to the body; done when it ended there. A fault stays.
 func (c *chunks) feed(b []byte) (n int, done bool, fault *Fault) {
-	for n < len(b) {
+	for n < len(b) && c.fault == nil {
 		if c.at == chunkData {
 			d := min(c.left, int64(len(b)-n))
 			n += int(d)
@@ -44,21 +44,21 @@ func (c *chunks) feed(b []byte) (n int, done bool, fault *Fault) {
 			}
 			continue
 		}
-		if fault = c.step(b[n]); fault != nil {
-			return n, false, fault
+		if c.fault = c.step(b[n]); c.fault != nil {
+			break
 		}
 		n++
 		if c.at == chunksDone {
 			return n, true, nil
 		}
 	}
-	return n, false, nil
+	return n, false, c.fault
 }
 
 // step takes one byte of framing.
 func (c *chunks) step(b byte) *Fault {
 	switch c.at {
-	case chunkSize, chunkSpace, chunkExtension, chunkSizeLF:
+	case chunkSize, chunkExtension, chunkSizeLF:
 		return c.sizeLine(b)
 	case chunkDataCR:
 		return c.expect(b, '\r', chunkDataLF, errChunkEnd)
@@ -77,7 +77,8 @@ func (c *chunks) expect(b, want byte, next chunkPlace, fault *Fault) *Fault {
 	return nil
 }
 
-// sizeLine reads "1*HEXDIG [BWS ; extension] CRLF".
+// sizeLine reads "1*HEXDIG [; extension] CRLF". White space before the semicolon, which RFC 9112 §7.1.1 lets stand
+// and no client writes, is read differently by different parsers: refused.
 func (c *chunks) sizeLine(b byte) *Fault {
 	c.count++
 	switch {
@@ -90,7 +91,7 @@ func (c *chunks) sizeLine(b byte) *Fault {
 		c.left = c.left<<4 | int64(hexDigit(b))
 	case c.count == 1, c.count > maxChunkExtension: // no digit at all, or no end
 		return errChunkSize
-	case b == '\r' && c.at != chunkSpace:
+	case b == '\r':
 		c.at = chunkSizeLF
 	case c.at == chunkExtension:
 		if b < ' ' && b != '\t' || b == 0x7f {
@@ -98,8 +99,6 @@ func (c *chunks) sizeLine(b byte) *Fault {
 		}
 	case b == ';':
 		c.at = chunkExtension
-	case b == ' ' || b == '\t':
-		c.at = chunkSpace
 	default:
 		return errChunkSize
 	}

@@ -186,7 +186,7 @@ func (c *Conn) headDone() {
 	h := c.head
 	c.head, c.first = Request{}, false
 	c.stopHeadTimer()
-	if h.Upgrade || string(h.Method) == "CONNECT" {
+	if h.Upgrade || h.connect { // not h.Method: the buffer may have moved
 		c.asked.Store(true)
 	}
 	switch {

@@ -17,6 +17,8 @@ type Request struct {
 	// Upgrade is set by an Upgrade header.
 	Upgrade bool
 
+	connect bool // CONNECT
+
 	blank bool // an empty line came before it
 	begun bool // the request line has been seen
 	hosts int
@@ -40,12 +42,8 @@ func (r *Request) requestLine(l []byte) *Fault {
 	if m < 1 || v <= m+1 || !isToken(l[:m]) {
 		return RequestLine
 	}
-	for _, c := range l[m+1 : v] {
-		if c <= ' ' || c == 0x7f {
-			return RequestLine
-		}
-	}
 	r.Method, r.Target = l[:m], l[m+1:v]
+	r.connect = string(r.Method) == "CONNECT"
 	switch string(l[v+1:]) {
 	case "HTTP/1.1":
 	case "HTTP/1.0":
@@ -53,7 +51,7 @@ func (r *Request) requestLine(l []byte) *Fault {
 	default:
 		return errVersion
 	}
-	return nil
+	return soundTarget(r.Target, string(r.Method) == "OPTIONS", r.connect)
 }
 
 // field reads one "Name: value" line and keeps what decides the framing.
@@ -63,6 +61,9 @@ func (r *Request) field(l []byte) (f Field, value []byte, fault *Fault) {
 	case Host:
 		r.hosts++
 		r.Host = value
+		if fault == nil && (len(value) == 0 && !r.Old || !isHost(value)) { // RFC 9110 §4.2.1: no http URI is without a host
+			fault = errHost
+		}
 	case Upgrade:
 		r.Upgrade = true
 	case ContentLength:
