@@ -11,6 +11,8 @@ TOOL := $(GO) tool -modfile=tools/go.mod
 # Packages whose tests run at the same time. They put load on real sockets: more would measure each other.
 PACKAGES_AT_ONCE ?= 2
 TEST_FLAGS ?=
+# More flags for bench-proxy; `bin/peers -help` lists them.
+BENCH_PROXY ?=
 
 .PHONY: help
 help: ## List what can be made
@@ -64,6 +66,11 @@ bench-algorithms: build postgres ## The ten algorithms under the reference load,
 .PHONY: bench-load
 bench-load: ## The built-in driver: CPU per 100k requests, the rate it holds, a 2 s stall as its p95 shows it
 	$(GO) test ./orchestrator/loadtest -run '^$$' -bench '^BenchmarkLoad' -benchtime 1x -v
+
+.PHONY: bench-proxy
+bench-proxy: build ## The proxy beside nginx and HAProxy, goals met or missed; BENCH_PROXY="--quick --scenario c64" narrows it
+	@$(GO) build -o bin/peers ./bench/peers
+	bin/peers --retune $(BIN) $(BENCH_PROXY)
 
 .PHONY: screenshots
 screenshots: chromium ## A picture of every page into docs/screenshots, 1280 and 390 wide, light and dark
