@@ -18,6 +18,8 @@ type Control struct {
 	ErrorRate float64 `json:"error_rate"`
 	// Slowdown multiplies the service time of requests that come from now on; over 0, 1 is normal.
 	Slowdown float64 `json:"slowdown"`
+	// Stall stops answers in the middle of their body, until it ends. Health checks are answered as ever.
+	Stall bool `json:"stall"`
 }
 
 // Control gives the present setting.
@@ -46,6 +48,13 @@ func (s *Server) change(f func(*Control)) error {
 		s.kill()
 	case s.control.Down:
 		s.life, s.kill = context.WithCancel(context.Background())
+	}
+	switch {
+	case c.Stall && !s.control.Stall:
+		s.flow = make(chan struct{})
+	case !c.Stall && s.control.Stall:
+		close(s.flow)
+		s.flow = nil
 	}
 	s.control = c
 	return nil
@@ -86,6 +95,7 @@ type patch struct {
 	Down      *bool    `json:"down"`
 	ErrorRate *float64 `json:"error_rate"`
 	Slowdown  *float64 `json:"slowdown"`
+	Stall     *bool    `json:"stall"`
 }
 
 func (p *patch) apply(c *Control) {
@@ -97,6 +107,9 @@ func (p *patch) apply(c *Control) {
 	}
 	if p.Slowdown != nil {
 		c.Slowdown = *p.Slowdown
+	}
+	if p.Stall != nil {
+		c.Stall = *p.Stall
 	}
 }
 

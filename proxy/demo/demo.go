@@ -2,7 +2,7 @@
 // over in tests, benchmarks and the demo.
 //
 //	request ─► down? ─► queue (first come, first served) ─► slot: sleep for the service time ─► error? ─► answer
-//	             └ connection closed      └ full: 503
+//	             └ connection closed      └ full: 503                                                 └ stalled: half of it
 package demo
 
 import (
@@ -63,6 +63,7 @@ type Server struct {
 	dice    *rand.Rand
 	life    context.Context // ends when the backend goes down
 	kill    context.CancelFunc
+	flow    chan struct{} // closed when the stall ends; nil while there is none
 }
 
 // New makes a backend that is up, at its own speed and without errors.
@@ -141,16 +142,35 @@ func (s *Server) work(w http.ResponseWriter, r *http.Request) {
 	case fails:
 		s.fail(w, http.StatusInternalServerError, "simulated error")
 	default:
-		s.answer(w, r, service)
+		s.answer(ctx, w, r, service)
 	}
 }
 
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, service time.Duration) {
+func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, service time.Duration) {
 	h := w.Header()
 	h.Set(HeaderBackend, s.config.Name)
 	h.Set(HeaderServiceTime, strconv.FormatFloat(float64(service)/1e6, 'f', 3, 64))
 	h.Set("Content-Type", "text/plain; charset=utf-8")
-	fmt.Fprintf(w, "%s %s %s\n%s", s.config.Name, r.Method, r.URL.Path, filler)
+	body := fmt.Sprintf("%s %s %s\n%s", s.config.Name, r.Method, r.URL.Path, filler)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if flow := s.stalled(); flow != nil {
+		_, _ = io.WriteString(w, body[:len(body)/2])
+		_ = http.NewResponseController(w).Flush()
+		body = body[len(body)/2:]
+		select {
+		case <-flow:
+		case <-ctx.Done():
+			panic(http.ErrAbortHandler)
+		}
+	}
+	_, _ = io.WriteString(w, body)
+}
+
+// stalled is the stall that holds; nil when there is none.
+func (s *Server) stalled() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flow
 }
 
 func (s *Server) fail(w http.ResponseWriter, status int, why string) {

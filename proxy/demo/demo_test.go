@@ -250,6 +250,36 @@ func TestGoingDownCutsRequestsInFlight(t *testing.T) {
 	require.Error(t, <-cut)
 }
 
+// A stalled answer stays half an answer until the stall ends; health checks pass all the while.
+func TestStall(t *testing.T) {
+	base := start(t, newServer(t, Config{Mean: time.Millisecond}))
+	_, _, err := call(t, "PUT", base+"/control", `{"stall": true}`)
+	require.NoError(t, err)
+	res, err := http.Get(base)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	_, err = io.ReadFull(res.Body, make([]byte, res.ContentLength/2))
+	require.NoError(t, err)
+	rest := make(chan int64)
+	go func() {
+		n, _ := io.Copy(io.Discard, res.Body)
+		rest <- n
+	}()
+	_, _, err = call(t, "GET", base+"/healthz", "")
+	require.NoError(t, err)
+	select {
+	case <-rest:
+		t.Fatal("the rest came")
+	case <-time.After(50 * time.Millisecond):
+	}
+	_, _, err = call(t, "PUT", base+"/control", `{"stall": false}`)
+	require.NoError(t, err)
+	require.Equal(t, res.ContentLength-res.ContentLength/2, <-rest)
+	_, body, err := call(t, "GET", base, "")
+	require.NoError(t, err)
+	require.Len(t, body, int(res.ContentLength))
+}
+
 func TestControlRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	s := newServer(t, Config{Mean: time.Millisecond})
 	base := start(t, s)
