@@ -177,39 +177,58 @@ func TestPA06WarmingBackendIsNeitherFloodedNorStarved(t *testing.T) {
 	})
 }
 
-// The hundredth backend is as likely as the first to be one of the two drawn: see also TestTwoOf.
+// Two are drawn and compared, never the same one twice: the worst of all is never picked. See also TestTwoOf.
 func TestPA07TwoChoicesAreTwo(t *testing.T) {
-	now := int64(1)
-	set := backends(2)
-	answers(set[0], &now, 10, 50*time.Millisecond, balance.Success)
-	answers(set[1], &now, 10, 500*time.Millisecond, balance.Success)
-	require.Equal(t, 1.0, share(picker(t, balance.P2CPeakEWMA, set, &now), set[0], 1000),
-		"of two, the better one always: one drawn twice would be picked half of the time")
+	drawing := map[balance.Algorithm]int{balance.P2CPeakEWMA: 2} // from how many backends on not all are compared
+	for _, a := range byLoad {
+		forEach(t, []balance.Algorithm{a}, func(t *testing.T, a balance.Algorithm) {
+			for _, n := range []int{max(drawing[a], 2), 100} {
+				now := int64(1)
+				set := backends(n)
+				for _, b := range set {
+					answers(b, &now, 10, 50*time.Millisecond, balance.Success)
+				}
+				answers(set[n/2], &now, 10, 500*time.Millisecond, balance.Success)
+				begin(set[n/2], 9)
+				require.Zero(t, share(picker(t, a, set, &now), set[n/2], 20_000), "of %d", n)
+			}
+		})
+	}
 }
 
 // Wherever the idle one stands in the list, it is chosen over the busy ones.
 func TestPA08OrderOfTheListDoesNotMatter(t *testing.T) {
 	forEach(t, byLoad, func(t *testing.T, a balance.Algorithm) {
-		for idle := range 2 {
-			now := int64(1)
-			set := backends(2)
-			for _, b := range set {
-				answers(b, &now, 10, 50*time.Millisecond, balance.Success)
+		for _, n := range []int{2, 5} {
+			for idle := range n {
+				now := int64(1)
+				set := backends(n)
+				for i, b := range set {
+					answers(b, &now, 10, 50*time.Millisecond, balance.Success)
+					if i != idle {
+						begin(b, 50+i)
+					}
+				}
+				begin(set[idle], 3)
+				least := 1.0
+				if a == balance.P2CPeakEWMA && n > 2 {
+					least = 2/float64(n) - 0.02 // whenever it is drawn
+				}
+				require.GreaterOrEqual(t, share(picker(t, a, set, &now), set[idle], 4000), least, "idle at %d of %d", idle, n)
 			}
-			begin(set[1-idle], 50)
-			begin(set[idle], 3)
-			require.Equal(t, 1.0, share(picker(t, a, set, &now), set[idle], 1000), "idle at %d", idle)
 		}
 	})
 }
 
-// 5:1:1 without the first is 1:1.
+// 5:1:1 without the first is 1:1; and what one of three equals had, the other two share.
 func TestPA09WeightsAreSharedAnewWithoutOne(t *testing.T) {
-	forEach(t, []balance.Algorithm{balance.WeightedRoundRobin, balance.WeightedLeastConnections}, func(t *testing.T, a balance.Algorithm) {
-		now := int64(1)
-		set := backends(3)
-		set[0].SetWeight(5)
-		require.InDelta(t, 0.5, share(picker(t, a, set[1:], &now), set[1], 7000), 0.02)
+	forEach(t, balance.Algorithms(), func(t *testing.T, a balance.Algorithm) {
+		for _, weight := range []int{5, 1} {
+			now := int64(1)
+			set := backends(3)
+			set[0].SetWeight(weight)
+			require.InDelta(t, 0.5, share(picker(t, a, set[1:], &now), set[1], 7000), 0.05, "weight %d", weight)
+		}
 	})
 }
 
@@ -248,6 +267,18 @@ func TestPA11TiesAreNobodys(t *testing.T) {
 	})
 }
 
+// Nor are retries one backend's: the first in the list would get all that a failing one sheds.
+func TestPA11TiesOfRetriesAreNobodys(t *testing.T) {
+	set := backends(4)
+	count := map[*balance.Backend]int{}
+	for range 6000 {
+		count[balance.Another(set, set[:1])]++
+	}
+	for _, b := range set[1:] {
+		require.InDelta(t, 2000, count[b], 250, b.ID())
+	}
+}
+
 // A reload builds a new picker; what was learned and what is in flight is in the backends, and stays.
 func TestPA13ReloadForgetsNothing(t *testing.T) {
 	forEach(t, byLoad, func(t *testing.T, a balance.Algorithm) {
@@ -276,6 +307,16 @@ func TestPA14RetryGoesElsewhere(t *testing.T) {
 		tried = append(tried, next)
 	}
 	require.Nil(t, balance.Another(set, tried))
+}
+
+// One that fails fast has nothing in flight, and doesn't draw the retries of the others for it.
+func TestPA14RetriesKeepOffWhatFails(t *testing.T) {
+	set := backends(3)
+	now := balance.Now()
+	answers(set[1], &now, 10, time.Millisecond, balance.Failure)
+	begin(set[2], 8)
+	require.Equal(t, set[2], balance.Another(set, set[:1]))
+	require.Equal(t, set[1], balance.Another(set, []*balance.Backend{set[0], set[2]}), "unless it is the last")
 }
 
 // A thousand clients of one network, IPv4 and IPv6, spread over all backends.
