@@ -14,6 +14,7 @@ import (
 // backendsCmd runs the demo backends. The i-th mean belongs to the i-th address.
 type backendsCmd struct {
 	Listen      []string        `help:"Addresses, one per backend." default:"127.0.0.1:5001,127.0.0.1:5002,127.0.0.1:5003,127.0.0.1:5004"`
+	Name        string          `help:"What they are called: this, and a number from 1." default:"server"`
 	Mean        []time.Duration `help:"Mean service times, one per address." default:"50ms,150ms,300ms,500ms"`
 	Sigma       float64         `help:"Spread of the lognormal service times; 0 makes them fixed." default:"0.3"`
 	Concurrency int             `help:"Requests that each works on at once, the rest queue; 0 for no limit." default:"16"`
@@ -33,8 +34,8 @@ func (c *backendsCmd) Run(ctx context.Context, o *output) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for i, l := range listeners {
-		fmt.Fprintf(o.err, "backend server-%d ready on http://%s: mean %v, sigma %v, concurrency %d\n",
-			i+1, l.Addr(), c.Mean[i], c.Sigma, c.Concurrency)
+		fmt.Fprintf(o.err, "backend %s-%d ready on http://%s: mean %v, sigma %v, concurrency %d\n",
+			c.Name, i+1, l.Addr(), c.Mean[i], c.Sigma, c.Concurrency)
 		g.Go(func() error { return servers[i].Serve(ctx, l) })
 	}
 	return g.Wait()
@@ -48,7 +49,7 @@ func (c *backendsCmd) servers() ([]*demo.Server, error) {
 	var out []*demo.Server
 	for i, mean := range c.Mean {
 		config := demo.Config{
-			Name: fmt.Sprintf("server-%d", i+1), Mean: mean, Sigma: c.Sigma, Concurrency: c.Concurrency, Queue: c.Queue,
+			Name: fmt.Sprintf("%s-%d", c.Name, i+1), Mean: mean, Sigma: c.Sigma, Concurrency: c.Concurrency, Queue: c.Queue,
 		}
 		if c.Seed != 0 {
 			config.Seed = c.Seed + uint64(i)

@@ -23,6 +23,7 @@ import (
 
 type benchCmd struct {
 	Reference bool     `help:"The reference load of the published table: 100 closed clients with 100 ms think time, fixed service times, no queue."`
+	Faults    bool     `help:"Lose a backend in five ways and get it back, under every algorithm at once: what clients see of it. Takes four minutes."`
 	Profile   string   `help:"How long and how hard: ${enum}." enum:"quick,standard,nightly" default:"quick"`
 	Scenario  []string `help:"Only these scenarios. Repeatable."`
 	Algorithm []string `help:"Only these algorithms. Repeatable."`
@@ -51,6 +52,9 @@ type benchArm struct {
 
 // Run measures fixed algorithms and rule files, one after the other, on demo backends and a proxy of its own.
 func (c *benchCmd) Run(ctx context.Context, o *output) error {
+	if c.Faults {
+		return c.faults(ctx, o)
+	}
 	arms, err := c.arms()
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -154,8 +155,11 @@ func demoControls(addrs []string) map[string]string {
 // child is a process of ours that is started anew when it ends by itself.
 type child struct {
 	name    string
+	exe     string // our own program when empty
 	args    []string
 	waitFor []string // addresses that it takes connections on once it is ready
+
+	process atomic.Pointer[os.Process] // nil before the first start
 }
 
 // stopWithin is how long a child may take to drain.
@@ -178,9 +182,11 @@ func (c *child) keep(ctx context.Context, log *slog.Logger, stderr io.Writer) {
 }
 
 func (c *child) run(ctx context.Context, stderr io.Writer) error {
-	exe, err := os.Executable()
-	if err != nil {
-		return err
+	exe, err := c.exe, error(nil)
+	if exe == "" {
+		if exe, err = os.Executable(); err != nil {
+			return err
+		}
 	}
 	cmd := exec.CommandContext(ctx, exe, c.args...)
 	cmd.Env = childEnv()
@@ -192,7 +198,12 @@ func (c *child) run(ctx context.Context, stderr io.Writer) error {
 	ended := make(chan error, 1)
 	go func() { // the death signal is bound to the thread that starts the child
 		runtime.LockOSThread()
-		ended <- cmd.Run()
+		err := cmd.Start()
+		if err == nil {
+			c.process.Store(cmd.Process)
+			err = cmd.Wait()
+		}
+		ended <- err
 	}()
 	return <-ended
 }
