@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net/url"
 	"sync/atomic"
 	"testing"
@@ -216,6 +217,32 @@ func TestPA13ChangesKeepWhatIsKnown(t *testing.T) {
 		require.Equal(t, []string{"c", "d"}, w.routed())
 		begun.end(2, traffic.Success)
 		require.Zero(t, w.server("c").InFlight(), "a request ends on the route on which it began")
+	})
+}
+
+// PA-20: nobody is judged by a handful of requests, or for the failures that everybody has: four in a row are no
+// ejection however long ago the last success was, and one in a hundred, on every backend, ejects none.
+func TestPA20FewOrCommonFailuresEjectNobody(t *testing.T) {
+	inWard(t, []string{"a", "b", "c", "d"}, func(w *ward) {
+		seats := w.route.Load().seats
+		for range 24 { // an idle backend: four requests an hour, each followed by none for long
+			w.fail("a", 1)
+			w.after(15 * time.Minute)
+			w.fail("a", 3)
+			s := seats[w.server("a").Backend]
+			s.count(s.Begin(), 1, 1, traffic.Success)
+			require.Len(t, w.routed(), 4)
+		}
+		dice := rand.New(rand.NewPCG(1, 2))
+		for range 200_000 {
+			s := seats[w.server([]string{"a", "b", "c", "d"}[dice.IntN(4)]).Backend]
+			o := traffic.Success
+			if dice.IntN(100) == 0 {
+				o = traffic.Failure
+			}
+			s.count(s.Begin(), 1, 1, o)
+		}
+		require.Len(t, w.routed(), 4)
 	})
 }
 

@@ -143,6 +143,44 @@ func TestSteadyTrafficHoldsStill(t *testing.T) {
 	}
 }
 
+// PA-21: traffic that goes back and forth over a threshold, window by window, switches nothing; and traffic that
+// stays on one, where chance alone names the state, switches far less often than the state changes.
+func TestPA21TrafficAtAThresholdDoesNotFlap(t *testing.T) {
+	for name, rps := range map[string][]float64{
+		"low traffic and stable": {4, 6}, "stable and gradual": {40, 53}, "stable and spike": {40, 85}, "three states": {4, 6, 20},
+	} {
+		b := newBench()
+		b.step(rps[0])
+		from := b.Algorithm()
+		for range 1000 {
+			for _, r := range rps {
+				require.Equal(t, from, b.step(r).Algorithm, name)
+			}
+		}
+	}
+	b := newBench()
+	for range 1000 { // a backend that fails in every other window
+		b.step(80)
+		b.step(80, failing())
+	}
+	require.NotEqual(t, traffic.OverloadedNode, b.State())
+
+	dice := rand.New(rand.NewPCG(1, 2))
+	b = newBench()
+	changes, switches, last := 0, 0, traffic.State("")
+	for range 6 * 60 * 24 { // a day
+		d := b.step(5 + dice.NormFloat64())
+		if d.State != last {
+			changes++
+		}
+		if last = d.State; d.Switched {
+			switches++
+		}
+	}
+	t.Logf("%d changes of state, %d switches", changes, switches)
+	require.Less(t, switches, changes/20)
+}
+
 func BenchmarkReplay(b *testing.B) {
 	s := newStream(0.2)
 	s.run(1800, 80, 80)

@@ -74,6 +74,22 @@ func TestClassify(t *testing.T) {
 	}
 }
 
+// PA-20: no backend is overloaded for the figures of a handful of requests, however bad they are, nor for being a
+// little worse than others that hardly err at all.
+func TestPA20IdleBackendsAreNoOutliers(t *testing.T) {
+	for name, b := range map[string]BackendSnapshot{
+		"every one of nine failed": {ID: "a", Requests: 9, Errors: 9, ErrorRate: 1},
+		"two of ten failed":        {ID: "a", Requests: 10, Errors: 2, ErrorRate: 0.2},
+		"nine were very slow":      {ID: "a", Requests: 9, AvgLatencyMS: 9000, LongAvgLatencyMS: 50},
+		"at both thresholds":       {ID: "a", Requests: 100, Errors: 10, ErrorRate: 0.1, AvgLatencyMS: 450, LongAvgLatencyMS: 50},
+		"1% beside 0.01%":          {ID: "a", Requests: 10_000, Errors: 100, ErrorRate: 0.01},
+		"idle":                     {ID: "a"},
+	} {
+		perfect := BackendSnapshot{ID: "b", Requests: 10_000, Errors: 1, ErrorRate: 0.0001, AvgLatencyMS: 50, LongAvgLatencyMS: 50}
+		require.Equal(t, HighStable, Classify(published, with(moved(80, 80), b, perfect)).State, name)
+	}
+}
+
 func TestReasonNamesTheFigures(t *testing.T) {
 	require.Equal(t, "rps 41.0 → 103.4, rate +1.52 (threshold 1.00)", Classify(published, moved(41, 103.4)).Reason)
 }
