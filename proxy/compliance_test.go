@@ -34,6 +34,7 @@ type contender struct {
 
 var contenders = []contender{
 	{Engine: EngineNetHTTP},
+	{Engine: EngineEpoll, exact: true}, // EngineGoroutines elsewhere
 }
 
 // eachEngine runs a group of checks against every engine.

@@ -53,7 +53,7 @@ type engine interface {
 func (p *Proxy) newEngine(front net.Listener) (engine, *lane) {
 	kind := p.config.Engine
 	_, tcp := front.(*net.TCPListener)
-	if kind != EngineGoroutines || !tcp {
+	if kind == EngineNetHTTP || !tcp {
 		return nil, nil
 	}
 	l := &lane{

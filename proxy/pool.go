@@ -77,7 +77,7 @@ func (p *pool) add(b BackendConfig) error {
 
 func (p *pool) addLocked(b BackendConfig) *server {
 	u := &url.URL{Scheme: b.URL.Scheme, Host: b.URL.Host}
-	s := &server{Backend: balance.NewBackend(b.ID, u, b.Weight), pool: p, tally: p.window.Backend(b.ID)}
+	s := &server{Backend: balance.NewBackend(b.ID, u, b.Weight), pool: p, tally: p.window.Backend(b.ID), address: addressOfURL(u)}
 	p.servers = append(p.servers, s)
 	return s
 }

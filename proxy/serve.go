@@ -59,7 +59,6 @@ func (p *Proxy) Run(ctx context.Context) error {
 	full := front // what the full lane's connections come from
 	if fast != nil {
 		full = lane.handover
-		defer fast.close()
 		g.Go(func() error { return fast.serve(front.(*net.TCPListener)) })
 	}
 	g.Go(func() error {
@@ -110,6 +109,9 @@ func (p *Proxy) drain(fast engine, s *http.Server) {
 	if err != nil {
 		p.log.Warn("requests were cut off at the end of the drain", "in_flight", p.pool.inFlight())
 		_ = s.Close()
+	}
+	if fast != nil {
+		fast.close()
 	}
 }
 

@@ -1,6 +1,9 @@
 package proxy
 
 import (
+	"net"
+	"net/netip"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -11,8 +14,9 @@ import (
 // server is a backend with what the proxy knows of it. It survives reloads and switches.
 type server struct {
 	*balance.Backend
-	pool  *pool
-	tally *traffic.Tally
+	pool    *pool
+	tally   *traffic.Tally
+	address netip.AddrPort // of its URL; invalid when that has a name
 
 	failing  atomic.Int64 // failures since the last success: the passive health check
 	requests atomic.Uint64
@@ -44,4 +48,22 @@ func (s *seat) count(l balance.Load, now, elapsed int64, o traffic.Outcome) {
 	}
 	s.requests.Add(1)
 	s.meters.requests.Inc()
+}
+
+// addressOfURL is where a URL points to without asking anybody: invalid when its host is a name.
+func addressOfURL(u *url.URL) netip.AddrPort {
+	a, err := netip.ParseAddrPort(withPort(u))
+	if err != nil || a.Addr().Zone() != "" {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
+// withPort is a URL's host with its port.
+func withPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = "80"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
 }

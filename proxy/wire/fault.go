@@ -40,5 +40,6 @@ var (
 	UnaskedAnswer    = bad("an interim answer that nobody asked for")
 	errCoding        = &Fault{http.StatusNotImplemented, "unknown transfer coding"}
 	HeadSize         = &Fault{http.StatusRequestHeaderFieldsTooLarge, "request head too large"}
+	BodyTime         = &Fault{http.StatusRequestTimeout, "request body too slow"}
 	HeadTime         = &Fault{http.StatusRequestTimeout, "request head too slow"}
 )

@@ -107,3 +107,28 @@ func (r *Request) End() *Fault {
 	}
 	return nil
 }
+
+// Incomplete judges the beginning of a head whose end has not come: what can't become one is not waited for.
+func Incomplete(head []byte) *Fault {
+	if len(head) > 0 && !tokens[head[0]] && head[0] != '\r' {
+		return RequestLine
+	}
+	var r Request
+	for rest := head; !IsHTTP2(head); {
+		i := bytes.IndexByte(rest, '\n')
+		if i < 0 {
+			break
+		}
+		if i == 0 || rest[i-1] != '\r' {
+			return BareLF
+		}
+		if _, _, fault := r.Line(rest[:i-1]); fault != nil {
+			return fault
+		}
+		rest = rest[i+1:]
+	}
+	return nil
+}
+
+// IsHTTP2 reports whether a client begins with HTTP/2: head is the first part of its preface, RFC 9113 §3.4.
+func IsHTTP2(head []byte) bool { return bytes.HasPrefix(head, []byte("PRI * HTTP/2.0\r\n")) }
