@@ -70,12 +70,9 @@ func (r reader) head() (m message, err error) {
 	}
 }
 
-// message reads a whole one. Bodyless says that none follows whatever the head announces; toEnd that without a
-// length it goes on to the end of the connection.
-func (r reader) message(bodyless func(message) bool, toEnd bool) (m message, err error) {
-	if m, err = r.head(); err != nil || bodyless(m) {
-		return m, err
-	}
+// body reads the body behind a head. Without a length it goes on to the end of the connection.
+func (r reader) body(m message) (message, error) {
+	var err error
 	switch {
 	case strings.EqualFold(m.get("Transfer-Encoding"), "chunked"):
 		err = r.chunks(&m)
@@ -86,9 +83,8 @@ func (r reader) message(bodyless func(message) bool, toEnd bool) (m message, err
 		}
 		b := make([]byte, n)
 		n, err = io.ReadFull(r, b)
-		m.body = string(b[:n])
-		m.raw = m.body
-	case toEnd:
+		m.body, m.raw = string(b[:n]), string(b[:n])
+	default:
 		var b []byte
 		b, err = io.ReadAll(r)
 		m.body, m.raw = string(b), string(b)
@@ -133,15 +129,20 @@ func (r reader) trailers(m *message) error {
 
 // request reads the next one.
 func (r reader) request() (message, error) {
-	return r.message(func(message) bool { return false }, false)
+	m, err := r.head()
+	if err != nil || !m.has("Content-Length") && !m.has("Transfer-Encoding") {
+		return m, err
+	}
+	return r.body(m)
 }
 
 // answer reads the answer to a request of this method.
 func (r reader) answer(method string) (message, error) {
-	return r.message(func(m message) bool {
-		s := m.status()
-		return method == "HEAD" || s < 200 || s == 204 || s == 304
-	}, true)
+	m, err := r.head()
+	if s := m.status(); err != nil || method == "HEAD" || s < 200 || s == 204 || s == 304 {
+		return m, err
+	}
+	return r.body(m)
 }
 
 // rawClient is a connection to the proxy. What fails fails its test.

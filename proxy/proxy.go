@@ -43,6 +43,8 @@ type Config struct {
 	HTTP2      bool            // serve HTTP/2 without TLS, by prior knowledge, as well
 	Engine     Engine          // of the fast lane (EngineAuto)
 
+	HeadTimeout    time.Duration // from a connection, or a head's first byte, to its last (10 s)
+	IdleTimeout    time.Duration // of a client's connection between requests (75 s)
 	RequestTimeout time.Duration // without progress until the answer's head has come (10 s)
 	DrainTimeout   time.Duration // for requests in flight when the proxy ends (15 s)
 	Health         HealthConfig
@@ -101,12 +103,10 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	if c.RequestTimeout == 0 {
-		c.RequestTimeout = 10 * time.Second
-	}
-	if c.DrainTimeout == 0 {
-		c.DrainTimeout = 15 * time.Second
-	}
+	orElse(&c.HeadTimeout, headTime)
+	orElse(&c.IdleTimeout, idleTime)
+	orElse(&c.RequestTimeout, 10*time.Second)
+	orElse(&c.DrainTimeout, 15*time.Second)
 	c.Health = c.Health.withDefaults()
 	return c
 }

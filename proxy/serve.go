@@ -62,7 +62,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 		g.Go(func() error { return fast.serve(front.(*net.TCPListener)) })
 	}
 	g.Go(func() error {
-		return serve(traffic, wire.NewListener(full, wire.Limits{Head: maxHead, HTTP2: p.config.HTTP2}))
+		return serve(traffic, wire.NewListener(full, wire.Limits{Head: maxHead, HeadTime: p.config.HeadTimeout, HTTP2: p.config.HTTP2}))
 	})
 	g.Go(func() error { return serve(admin, back) })
 	g.Go(func() error { p.control.run(group); return nil })
@@ -125,6 +125,8 @@ const (
 func (p *Proxy) trafficServer(ctx context.Context) *http.Server {
 	s := p.server(ctx, wire.Handler(p.forward, p.refuse))
 	s.ConnContext = wire.ConnContext
+	s.ReadHeaderTimeout = 0 // the screen's, which says 408
+	s.IdleTimeout = p.config.IdleTimeout
 	s.DisableGeneralOptionsHandler = true // "OPTIONS *" is for the backend to answer
 	s.Protocols.SetUnencryptedHTTP2(p.config.HTTP2)
 	return s

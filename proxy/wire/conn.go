@@ -64,7 +64,9 @@ type Conn struct {
 }
 
 func newConn(c net.Conn, l *Limits) *Conn {
-	return &Conn{Conn: c, limits: l, first: true, buf: make([]byte, bufferSize)}
+	s := &Conn{Conn: c, limits: l, first: true, buf: make([]byte, bufferSize)}
+	s.startHeadTimer() // the first head has its time from here
+	return s
 }
 
 // Read hands on what passed the screen. A fault in a body is its error; a faulty head reads as the stand-in.
@@ -260,7 +262,7 @@ func (c *Conn) fill() error {
 	if n > 0 {
 		return nil // an error that came with bytes comes again
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) && c.headLate() {
+	if c.w > 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.headLate() {
 		c.refuse(HeadTime)
 		return nil
 	}
