@@ -57,7 +57,12 @@ generate: postgres ## Generate the pages from web/*.templ and the queries from o
 	$(GO) generate ./...
 
 .PHONY: bench
-bench: bench-algorithms bench-load ## Every benchmark
+bench: bench-picks bench-algorithms bench-load bench-proxy ## Every benchmark
+
+.PHONY: bench-picks
+bench-picks: ## Work per request in ns and allocations: a pick among 4 and 1,000 backends, the records at two threads
+	$(GO) test ./proxy/balance -run '^$$' -bench '^BenchmarkPick$$/^.*$$/^(4|1000)$$' -cpu 1
+	$(GO) test ./proxy/traffic ./proxy/balance ./proxy -run '^$$' -bench '^Benchmark(Record|BeginEndParallel)$$' -cpu 2
 
 .PHONY: bench-algorithms
 bench-algorithms: build postgres ## The ten algorithms under the reference load, as ratios to ROUND_ROBIN
