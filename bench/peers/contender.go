@@ -222,8 +222,11 @@ func (c *contender) check(ctx context.Context) error {
 		}
 		n, err := io.Copy(io.Discard, a.Body)
 		a.Body.Close()
-		if err != nil || a.StatusCode != http.StatusOK || n != int64(x.length) {
-			return fmt.Errorf("%s %s: %s with %d bytes (%v), want 200 with %d", x.method, x.path, a.Status, n, err, x.length)
+		if err != nil {
+			return err
+		}
+		if a.StatusCode != http.StatusOK || n != int64(x.length) {
+			return fmt.Errorf("%s %s: %s with %d bytes, want 200 with %d", x.method, x.path, a.Status, n, x.length)
 		}
 	}
 	return nil

@@ -111,8 +111,9 @@ func (k *keptConn) ask() error {
 		return err
 	}
 	defer a.Body.Close()
-	if n, err := io.Copy(io.Discard, a.Body); err != nil || n != smallBody || a.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s with %d bytes (%w)", a.Status, n, err)
+	n, err := io.Copy(io.Discard, a.Body)
+	if err == nil && (n != smallBody || a.StatusCode != http.StatusOK) {
+		err = fmt.Errorf("%s with %d bytes", a.Status, n)
 	}
-	return nil
+	return err
 }

@@ -31,7 +31,9 @@ func (p *poller) add(fd int) error {
 		&unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET&(1<<32-1), Fd: int32(fd)})
 }
 
-// wait returns what has happened, once something has. The thread waits in the kernel without telling Go's scheduler.
+// wait returns what has happened, once something has. As in read and send, the thread enters the kernel without telling
+// Go's scheduler, whose monitor would otherwise wake up every 20 µs to see whether it has come back: on a virtual machine
+// that costs a third more CPU time.
 func (p *poller) wait() ([]unix.EpollEvent, error) {
 	for {
 		n, _, err := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p.events))),
@@ -46,8 +48,7 @@ func (p *poller) wait() ([]unix.EpollEvent, error) {
 	}
 }
 
-// read and send don't tell Go's scheduler that they enter the kernel: on these descriptors they never wait, and the
-// telling costs as much as a small part of the call.
+// read and send never wait: their descriptors are non-blocking.
 func read(fd int, b []byte) (int, syscall.Errno) {
 	n, _, err := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	return int(n), err
