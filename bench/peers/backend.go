@@ -171,7 +171,7 @@ func contentLength(head []byte) int {
 		const name = "content-length:"
 		if len(line) > len(name) && bytes.EqualFold(line[:len(name)], []byte(name)) {
 			n, _ := strconv.Atoi(string(bytes.TrimSpace(line[len(name):])))
-			return n
+			return max(n, 0)
 		}
 	}
 	return 0

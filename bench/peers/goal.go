@@ -20,7 +20,8 @@ type goal struct {
 	of      func(outcome) float64
 }
 
-// verdict is a goal beside what was measured. It goes by the median: whether the rounds agree is in the ranges.
+// verdict is a goal beside what was measured. It goes by the median: whether the rounds agree is in the ranges, and
+// whether the machine was fit to measure on in the warnings.
 type verdict struct {
 	Goal     string  `json:"goal"`
 	Measured float64 `json:"measured"`
@@ -80,7 +81,7 @@ func rpsAtLeast(limit float64, peers ...string) (goals []goal) {
 // addedAtMost bounds how many microseconds more than a peer the proxy adds to a latency.
 func addedAtMost(name string, f figure, more float64, peer string) []goal {
 	return []goal{{
-		says: fmt.Sprintf("added %s ≤ %s's %+.0f µs", name, peer, more), format: "%+.0f µs", limit: more,
+		says: fmt.Sprintf("added %s ≤ %s's + %.0f µs", name, peer, more), format: "%+.0f µs", limit: more,
 		of: func(o outcome) float64 { return o.added(retune, f).Median - o.added(peer, f).Median },
 	}}
 }

@@ -3,9 +3,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -97,7 +99,7 @@ func TestAGoalIsMetOrMissed(t *testing.T) {
 	o.goals = append(o.goals, addedAtMost("p50", p50, 10, nginx)...)
 	require.Equal(t, []string{
 		"CPU ≤ 0.85 × nginx: 0.80, met", "CPU ≤ 0.85 × haproxy: 0.81, met", "RPS ≥ 1.25 × nginx: 1.20, MISSED",
-		"added p50 ≤ nginx's +10 µs: -15 µs, met", "errors = 0: 0, met",
+		"added p50 ≤ nginx's + 10 µs: -15 µs, met", "errors = 0: 0, met",
 	}, strings.Split(lines(o.judge()), "\n"))
 
 	o.of[retune][1].run.Errors = 3
@@ -132,8 +134,8 @@ func TestBackendsAndProbeTalkToEachOther(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	st := &stand{options: options{self: self}, scenario: scenario{kind: openLoad, threads: 2, rate: 500, connections: fewer}}
-	require.NoError(t, st.startBackends(t.Context()))
 	defer func() { st.close() }()
+	require.NoError(t, st.startBackends(t.Context()))
 	c := &contender{name: direct, address: st.addresses[3]}
 	require.NoError(t, c.ready(t.Context()))
 
@@ -145,6 +147,34 @@ func TestBackendsAndProbeTalkToEachOther(t *testing.T) {
 	require.GreaterOrEqual(t, r.P99, r.P50)
 	require.Positive(t, r.Backends)
 	require.Zero(t, r.CPU, "there is no contender to take any")
+}
+
+func TestABackendReadsRequestsInAnyPieces(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	st := &stand{options: options{self: self}, scenario: scenario{threads: 2}}
+	defer func() { st.close() }()
+	require.NoError(t, st.startBackends(t.Context()))
+	k, err := dialKept(t.Context(), st.addresses[0])
+	require.NoError(t, err)
+	defer k.Close()
+	require.NoError(t, k.SetDeadline(time.Now().Add(10*time.Second)))
+	answers := bufio.NewReader(k)
+
+	all := "POST /a HTTP/1.1\r\nCONTENT-LENGTH: 5\r\n\r\n12345GET /64k HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\n\r\n"
+	for cut := range len(all) {
+		_, err := io.WriteString(k, all[:cut])
+		require.NoError(t, err)
+		_, err = io.WriteString(k, all[cut:])
+		require.NoError(t, err)
+		for _, want := range []int{smallBody, largeBody, smallBody} {
+			a, err := http.ReadResponse(answers, nil)
+			require.NoError(t, err, "cut at %d", cut)
+			n, err := io.Copy(io.Discard, a.Body)
+			require.NoError(t, err)
+			require.Equal(t, int64(want), n, "cut at %d", cut)
+		}
+	}
 }
 
 func TestAProbeOfNobodyFails(t *testing.T) {
