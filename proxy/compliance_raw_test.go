@@ -302,10 +302,15 @@ func answering(answer string) func(*rawConn) {
 func (c *rawConn) request() message {
 	m, err := c.in.request()
 	c.must(err)
-	c.server.mu.Lock()
-	c.server.whole = append(c.server.whole, m)
-	c.server.mu.Unlock()
+	c.keep(m)
 	return m
+}
+
+// keep counts a request as one that came to its end.
+func (c *rawConn) keep(m message) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.server.whole = append(c.server.whole, m)
 }
 
 // head reads a request up to its body.

@@ -27,7 +27,9 @@ const (
 	// common servers close theirs, since a request sent into a closing connection is lost (PA-16).
 	upstreamIdle = 4 * time.Second
 	// bodyStall is how long a backend may pause within an answer's body.
-	bodyStall  = time.Minute
+	bodyStall = time.Minute
+	// bodyLinger is how long a client may go on with a body that has been answered.
+	bodyLinger = 500 * time.Millisecond
 	copyBuffer = 32 << 10
 )
 
@@ -128,9 +130,11 @@ func (p *Proxy) visit(proxy http.Handler, w http.ResponseWriter, r *http.Request
 		_ = rc.SetReadDeadline(time.Now()) // the transport waits for whoever reads the client's body
 	})
 	defer v.leave()
+	w = &interim{w, !r.ProtoAtLeast(1, 1)}
 	if r.ContentLength != 0 && r.ProtoMajor == 1 {
 		// Else net/http would hold an answer back until it has read the body, or has lost it.
 		_ = rc.EnableFullDuplex()
+		defer wire.Hurry(ctx, bodyLinger)
 	}
 	proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, visitKey{}, v)))
 }

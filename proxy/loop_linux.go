@@ -61,7 +61,7 @@ type loop struct {
 	clients atomic.Int64 // connections
 	mu      sync.Mutex
 	inbox   []note // guarded by mu
-	ended   bool      // guarded by mu
+	ended   bool   // guarded by mu
 }
 
 // idles is a stack of connections to one backend that wait for the next request.

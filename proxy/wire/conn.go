@@ -60,7 +60,8 @@ type Conn struct {
 
 	mu             sync.Mutex
 	serverDeadline time.Time // guarded by mu
-	headDeadline   time.Time // guarded by mu; zero between heads
+	headDeadline   time.Time // guarded by mu; of a head that is coming, or of a body that has been answered; else zero
+	inBody         bool      // guarded by mu
 }
 
 func newConn(c net.Conn, l *Limits) *Conn {
@@ -194,8 +195,10 @@ func (c *Conn) headDone() {
 	switch {
 	case h.Chunked:
 		c.at, c.chunks = atChunks, chunks{}
+		c.setInBody(true)
 	case h.Length > 0:
 		c.at, c.left = atBody, h.Length
+		c.setInBody(true)
 	default:
 		c.messageDone()
 	}
@@ -222,6 +225,9 @@ func (c *Conn) screenChunks() *Fault {
 }
 
 func (c *Conn) messageDone() {
+	if c.at != atHead {
+		c.setInBody(false)
+	}
 	c.at, c.lineStart = atHead, c.ok
 	if c.asked.Load() {
 		c.at = atHold
@@ -262,7 +268,7 @@ func (c *Conn) fill() error {
 	if n > 0 {
 		return nil // an error that came with bytes comes again
 	}
-	if c.w > 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.headLate() {
+	if c.at == atHead && c.w > 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.headLate() {
 		c.refuse(HeadTime)
 		return nil
 	}
@@ -340,6 +346,26 @@ func (c *Conn) stopHeadTimer() {
 	defer c.mu.Unlock()
 	if !c.headDeadline.IsZero() {
 		c.headDeadline = time.Time{}
+		_ = c.applyDeadlineLocked()
+	}
+}
+
+func (c *Conn) setInBody(in bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inBody = in
+	if !c.headDeadline.IsZero() {
+		c.headDeadline = time.Time{}
+		_ = c.applyDeadlineLocked()
+	}
+}
+
+// hurry gives what is left of a body so long to come.
+func (c *Conn) hurry(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inBody {
+		c.headDeadline = time.Now().Add(d)
 		_ = c.applyDeadlineLocked()
 	}
 }

@@ -72,6 +72,14 @@ func FaultOf(ctx context.Context) *Fault {
 	return nil
 }
 
+// Hurry bounds how long the body of a request that has been answered may go on coming: net/http would read on for a
+// client that waits for 100 Continue, and never sends it.
+func Hurry(ctx context.Context, d time.Duration) {
+	if c, ok := ctx.Value(connKey{}).(*Conn); ok {
+		c.hurry(d)
+	}
+}
+
 // standInPath can't be guessed and is never sent anywhere, so only a stand-in asks for it.
 var (
 	standInPath = "/" + rand.Text()
