@@ -19,7 +19,7 @@ type Engine string
 // The engines. All of them obey the same conformance suite.
 const (
 	// EngineAuto is EngineEpoll on Linux, else EngineGoroutines.
-	EngineAuto Engine = ""
+	EngineAuto Engine = "auto"
 	// EngineEpoll is an event loop per thread: the least CPU per request. Linux alone.
 	EngineEpoll Engine = "epoll"
 	// EngineGoroutines is a goroutine per connection, on any system.
@@ -33,11 +33,14 @@ type lane struct {
 	choose   *chooser
 	meters   *meters
 	trusted  []netip.Prefix
-	timeout  time.Duration // without progress until the answer's head has come
+	timeouts timeouts
 	log      *slog.Logger
 	draining *atomic.Bool
 	handover *handover
 }
+
+// timeouts are those that a proxy is told; see Config.
+type timeouts struct{ head, idle, request time.Duration }
 
 // engine serves a fast lane's connections.
 type engine interface {
@@ -54,10 +57,10 @@ func (p *Proxy) newEngine(front net.Listener) (engine, *lane) {
 	kind := p.config.Engine
 	_, tcp := front.(*net.TCPListener)
 	if kind == EngineNetHTTP || !tcp {
-		return nil, nil
+		return nil, nil // only a TCP listener's connections can be taken over
 	}
 	l := &lane{
-		choose: p.choose, meters: p.meters, trusted: p.config.Trusted, timeout: p.config.RequestTimeout,
+		choose: p.choose, meters: p.meters, trusted: p.config.Trusted, timeouts: timeouts{p.config.HeadTimeout, p.config.IdleTimeout, p.config.RequestTimeout},
 		log: p.log, draining: &p.draining, handover: newHandover(front.Addr()),
 	}
 	if kind == EngineGoroutines {

@@ -2,15 +2,12 @@ package proxy
 
 import (
 	"bytes"
-	"net"
 	"net/http"
 	"net/netip"
-	"os"
 
 	"golang.org/x/sys/unix"
 
 	"retune/proxy/balance"
-	"retune/proxy/traffic"
 	"retune/proxy/wire"
 )
 
@@ -78,18 +75,6 @@ func (l *loop) drained(s *sock) bool {
 		l.pull(s.work)
 	}
 	return !s.dead
-}
-
-// clientGone ends a client's connection and what it asked for.
-func (l *loop) clientGone(s *sock) {
-	if w := s.work; w != nil {
-		w.end(l.now, traffic.Aborted)
-		if !w.answered {
-			l.meters.own("client_gone").Inc()
-		}
-		l.free(w)
-	}
-	l.kill(s)
 }
 
 // pump does what there is to do for a client, for a while.
@@ -267,145 +252,6 @@ func (l *loop) relayBody(w *work) bool {
 	}
 	l.used(s, data, kept, n)
 	return true
-}
-
-// refuseBody ends a call whose body is malformed.
-func (l *loop) refuseBody(w *work, fault *wire.Fault) {
-	s := w.client
-	w.end(l.now, traffic.Aborted)
-	begun := w.started
-	l.free(w)
-	if begun {
-		l.kill(s)
-		return
-	}
-	l.refuse(s, fault)
-}
-
-// refuse answers what is no request that could be passed on; it is the last answer on its connection.
-func (l *loop) refuse(s *sock, fault *wire.Fault) {
-	l.log.Debug("a request was refused", "status", fault.Status, "cause", fault.Cause)
-	l.giveBack(&s.unread)
-	l.out = l.appendOwn(l.out[:0], fault.Status, "malformed_request", true, false)
-	l.say(s, l.out)
-	l.end(s, true)
-}
-
-// answerOwn answers a call in place of a backend, and ends it.
-func (l *loop) answerOwn(w *work, status int, cause string) {
-	last := w.last || !w.body.Done()
-	l.out = l.appendOwn(l.out[:0], status, cause, last, w.toHEAD)
-	w.last = last
-	if l.say(w.client, l.out); !w.client.dead {
-		l.done(w)
-	}
-}
-
-// say sends to a client, which is gone when that can't be done.
-func (l *loop) say(s *sock, b []byte) {
-	if _, ok := l.send(s, b); !ok {
-		l.clientGone(s)
-	}
-}
-
-// done goes on after a call's answer has been written.
-func (l *loop) done(w *work) {
-	s, last, unfinished := w.client, w.last, !w.body.Done()
-	l.free(w)
-	switch {
-	case s.dead:
-	case last || l.draining.Load():
-		l.end(s, unfinished)
-	case s.waiting():
-		l.clientStall.arm(s, l.now)
-	default:
-		l.idle.arm(s, l.now)
-		l.pump(s)
-	}
-}
-
-// end closes a client's connection after what is pending; linger: it may still be sending.
-func (l *loop) end(s *sock, linger bool) {
-	if s.dead {
-		return
-	}
-	s.closing = flushing
-	if linger {
-		s.closing = flushing2
-	}
-	if s.waiting() {
-		l.clientStall.arm(s, l.now)
-		return
-	}
-	l.flushed(s)
-}
-
-// flushed closes a client's connection, or lets it linger.
-func (l *loop) flushed(s *sock) {
-	if s.closing == flushing || unix.Shutdown(s.fd, unix.SHUT_WR) != nil {
-		l.kill(s)
-		return
-	}
-	s.closing = lingering
-	l.giveBack(&s.unread)
-	l.linger.arm(s, l.now)
-	l.pump(s)
-}
-
-// discard throws away what a lingering client sends.
-func (l *loop) discard(s *sock) bool {
-	if !s.readable {
-		return false
-	}
-	switch _, how := s.read(l.buf); how {
-	case gotBytes:
-		return true
-	case gotEnd, gotError:
-		l.kill(s)
-	}
-	return false
-}
-
-func (l *loop) headLate(s *sock) { l.refuse(s, wire.HeadTime) }
-
-// answerLate ends a call that has stood still for too long: the client's fault while the rest of its body is due.
-func (l *loop) answerLate(s *sock) {
-	w := s.work
-	if u := w.upstream; !w.body.Done() && u != nil && !u.waiting() {
-		l.refuseBody(w, wire.BodyTime)
-		return
-	}
-	w.end(l.now, traffic.Failure)
-	l.drop(w)
-	l.answerOwn(w, http.StatusGatewayTimeout, "timeout")
-}
-
-// handOver gives a connection to the full lane, with what has been read of it.
-func (l *loop) handOver(s *sock, data []byte) {
-	s.disarm()
-	read := bytes.Clone(data)
-	_ = unix.EpollCtl(l.ep, unix.EPOLL_CTL_DEL, s.fd, nil)
-	f := os.NewFile(uintptr(s.fd), "client")
-	conn, err := net.FileConn(f)
-	_ = f.Close()
-	l.socks[s.fd] = nil
-	s.fd, s.dead = -1, true
-	l.giveBack(&s.unread)
-	l.clients.Add(-1)
-	if err != nil {
-		l.log.Warn("a connection can't be handed over", "error", err)
-		return
-	}
-	go l.handover.give(conn, read)
-}
-
-// drainIdle closes the connections that wait for a request.
-func (l *loop) drainIdle() {
-	for _, s := range l.socks {
-		if s != nil && !s.upstream && s.work == nil && s.closing == open && !s.waiting() {
-			l.kill(s)
-		}
-	}
 }
 
 func (l *loop) newWork(s *sock) *work {

@@ -64,9 +64,6 @@ type loop struct {
 	ended   bool   // guarded by mu
 }
 
-// idles is a stack of connections to one backend that wait for the next request.
-type idles struct{ socks []*sock }
-
 // note is what other goroutines have for a loop.
 type note struct {
 	fd     int        // accepted, or dialed by name; -1: neither
@@ -254,6 +251,9 @@ func (l *loop) kill(s *sock) {
 	}
 	s.dead = true
 	s.disarm()
+	if s.upstream {
+		l.forgetIdle(s)
+	}
 	l.dead = append(l.dead, s)
 }
 

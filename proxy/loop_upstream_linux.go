@@ -58,19 +58,13 @@ func (l *loop) unsent(w *work) {
 	l.pull(w)
 }
 
-// takeIdle is the connection to a backend that was used last. sure: it must be open, since what goes into it can't be
-// sent again.
+// takeIdle is the connection to a backend that was used last; nil when there is none. sure: it must be open, since what
+// goes into it can't be sent again.
 func (l *loop) takeIdle(b *server, sure bool) *sock {
-	stack := l.idles[b]
-	if stack == nil {
-		return nil
-	}
-	for n := len(stack.socks); n > 0; n-- {
-		u := stack.socks[n-1]
-		stack.socks = stack.socks[:n-1]
-		if u.dead {
-			continue
-		}
+	i := l.idles[b]
+	for i != nil && i.top != nil {
+		u := i.top
+		i.remove(u)
 		// One that became idle in this very moment is not looked at: that costs as much as a small request's send.
 		if sure && u.due-l.upstreamIdle.after != l.now && !u.alive() {
 			l.kill(u)
@@ -84,17 +78,56 @@ func (l *loop) takeIdle(b *server, sure bool) *sock {
 
 // putIdle keeps a connection for the next request.
 func (l *loop) putIdle(u *sock) {
-	stack := l.idles[u.server]
-	if stack == nil {
-		stack = new(idles)
-		l.idles[u.server] = stack
+	i := l.idles[u.server]
+	if i == nil {
+		i = new(idles)
+		l.idles[u.server] = i
 	}
-	if len(stack.socks) >= mostIdle {
+	if i.n >= mostIdle {
 		l.kill(u)
 		return
 	}
-	stack.socks = append(stack.socks, u)
+	i.push(u)
 	l.upstreamIdle.arm(u, l.now)
+}
+
+// forgetIdle takes a connection that ends out of the idle ones, and forgets a backend that has none left.
+func (l *loop) forgetIdle(u *sock) {
+	if i := l.idles[u.server]; i != nil {
+		if u.idle {
+			i.remove(u)
+		}
+		if i.n == 0 {
+			delete(l.idles, u.server)
+		}
+	}
+}
+
+// idles is a stack of connections to one backend that wait for the next request.
+type idles struct {
+	top *sock
+	n   int
+}
+
+func (i *idles) push(u *sock) {
+	if u.idle, u.below = true, i.top; i.top != nil {
+		i.top.above = u
+	}
+	i.top = u
+	i.n++
+}
+
+func (i *idles) remove(u *sock) {
+	if u.above != nil {
+		u.above.below = u.below
+	} else {
+		i.top = u.below
+	}
+	if u.below != nil {
+		u.below.above = u.above
+	}
+	u.idle, u.above, u.below = false, nil, nil
+	i.n--
 }
 
 // dialTo begins a connection to a backend; nil when that can't even begin.

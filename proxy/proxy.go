@@ -4,8 +4,8 @@
 // A request's way, top to bottom:
 //
 //	wire      refuses what two parsers could read in two ways
-//	forward   finds the client, sets the forwarding headers, streams both ways
-//	retry     picks a backend; on a failure before the answer, once another one, within a budget
+//	lane      plain HTTP/1.1 on an engine of our own (call, loop, goroutines); forward has the rest, on net/http
+//	choose    picks a backend; on a failure before the answer, once another one, within a budget
 //	exchange  counts the attempt: in flight, latency, outcome, health
 //
 // Beside it run three loops: the control loop evaluates each window and switches algorithms (control.go), health
@@ -22,6 +22,8 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -107,6 +109,7 @@ func (c Config) withDefaults() Config {
 	orElse(&c.IdleTimeout, idleTime)
 	orElse(&c.RequestTimeout, 10*time.Second)
 	orElse(&c.DrainTimeout, 15*time.Second)
+	orElse(&c.Engine, EngineAuto)
 	c.Health = c.Health.withDefaults()
 	return c
 }
@@ -114,6 +117,12 @@ func (c Config) withDefaults() Config {
 func (c Config) check() error {
 	if c.Rules == "" {
 		return errors.New("no rule file is named")
+	}
+	if !slices.Contains([]Engine{"", EngineAuto, EngineEpoll, EngineGoroutines, EngineNetHTTP}, c.Engine) {
+		return fmt.Errorf("there is no engine %q", c.Engine)
+	}
+	if c.Engine == EngineEpoll && runtime.GOOS != "linux" {
+		return fmt.Errorf("the engine %s needs Linux: take %s", EngineEpoll, EngineAuto)
 	}
 	if c.AdminToken == "" && !loopback(c.adminAddress()) {
 		return fmt.Errorf("the admin address %s is not on loopback: set RETUNE_ADMIN_TOKEN, or use 127.0.0.1", c.adminAddress())

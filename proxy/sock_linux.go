@@ -32,8 +32,12 @@ type sock struct {
 	prev, next *sock
 	due        int64
 
-	peer   peer    // of a client
-	server *server // of a connection to a backend
+	peer peer // of a client
+
+	// Of a connection to a backend:
+	server       *server
+	idle         bool // in the stack of those that wait for the next request
+	above, below *sock
 }
 
 // closing is how far the end of a client's connection is.

@@ -58,9 +58,9 @@ func (l *loop) initTimers() {
 		t.after, t.expire = int64(after), expire
 		l.timers = append(l.timers, t)
 	}
-	set(&l.idle, idleTime, l.kill)
-	set(&l.head, headTime, l.headLate)
-	set(&l.answer, l.timeout, l.answerLate)
+	set(&l.idle, l.timeouts.idle, l.kill)
+	set(&l.head, l.timeouts.head, l.headLate)
+	set(&l.answer, l.timeouts.request, l.answerLate)
 	set(&l.backendStall, bodyStall, func(s *sock) { l.broken(s.work, false) })
 	set(&l.clientStall, clientStall, l.clientGone)
 	set(&l.linger, lingerTime, l.kill)

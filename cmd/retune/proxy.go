@@ -21,6 +21,7 @@ type proxyCmd struct {
 	Backend []string       `sep:"none" env:"RETUNE_BACKENDS" placeholder:"ID=URL[,weight=N]" help:"A backend, such as server-1=http://127.0.0.1:5001,weight=6. Repeatable; in the environment separated by spaces."`
 	Trust   []netip.Prefix `env:"RETUNE_TRUST" placeholder:"PREFIX" help:"Peers whose X-Forwarded-* headers are believed, such as 127.0.0.0/8. Repeatable."`
 	HTTP2   bool           `name:"http2" env:"RETUNE_HTTP2" help:"Serve HTTP/2 without TLS (by prior knowledge) as well."`
+	Engine  string         `default:"auto" enum:"auto,epoll,goroutines,net/http" env:"RETUNE_ENGINE" help:"What serves plain HTTP/1.1: auto is epoll on Linux and goroutines elsewhere; net/http costs four times as much."`
 
 	RequestTimeout time.Duration `default:"10s" env:"RETUNE_REQUEST_TIMEOUT" help:"How long a backend may take to begin its answer."`
 	DrainTimeout   time.Duration `default:"15s" env:"RETUNE_DRAIN_TIMEOUT" help:"How long requests in flight may take to finish at the end."`
@@ -47,7 +48,7 @@ func (c *proxyCmd) Run(ctx context.Context, o *output) error {
 		}
 	}
 	p, err := proxy.New(proxy.Config{
-		Listen: c.Listen, Admin: c.Admin, Rules: c.Rules, Backends: backends, Trusted: c.Trust, HTTP2: c.HTTP2,
+		Listen: c.Listen, Admin: c.Admin, Rules: c.Rules, Backends: backends, Trusted: c.Trust, HTTP2: c.HTTP2, Engine: proxy.Engine(c.Engine),
 		RequestTimeout: c.RequestTimeout, DrainTimeout: c.DrainTimeout, AdminToken: c.AdminToken,
 		Health: proxy.HealthConfig{Path: c.HealthPath, Interval: c.HealthInterval, Timeout: c.HealthTimeout},
 		Log:    c.logger(o.err),

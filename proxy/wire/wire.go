@@ -1,5 +1,9 @@
-// Package wire is the strict screen in front of the HTTP server: no HTTP/1 head and no body framing reaches
-// it that two parsers could read in two ways.
+// Package wire is HTTP/1.1 as this proxy reads it: strictly, so that no head and no framing goes through that two
+// parsers could read in two ways. It knows nothing of balancing.
+//
+//	field, request, answer   heads, line by line
+//	chunks, body             where a message ends
+//	wire, conn               the screen in front of net/http, which reads too much
 //
 // net/http lets Transfer-Encoding win over Content-Length and keeps the connection open, takes a bare line
 // feed for a line end, and unfolds folded headers: each a way to smuggle a second request past a proxy. A
@@ -14,7 +18,7 @@
 //
 // A head is handed on only when it is whole. One that is refused is replaced by a stand-in request, so that the
 // server answers it in its turn, after the answers to what was pipelined before it; Handler knows the stand-in
-// and writes the refusal. HTTP/2 passes through when it is enabled. The package knows nothing of balancing.
+// and writes the refusal. HTTP/2 passes through when it is enabled.
 package wire
 
 import (
