@@ -181,7 +181,7 @@ func (c *call) heed(head, dst []byte, now int64, l *lane) (edited []byte, direct
 			return nil, false, wire.UnaskedAnswer
 		}
 		c.started = true
-		return wire.AppendAnswer(dst, head, false), !a.Edit, nil
+		return wire.AppendAnswer(dst, head, false, ""), !a.Edit, nil
 	}
 	c.answered, c.started = true, true
 	c.exchange.head = now
@@ -189,8 +189,12 @@ func (c *call) heed(head, dst []byte, now int64, l *lane) (edited []byte, direct
 	c.answer = wire.AnswerBody(&a, c.toHEAD)
 	c.reusable = !a.Last && !c.answer.EndsWithConnection()
 	c.last = c.last || c.answer.EndsWithConnection() || !c.body.Done() || l.draining.Load()
-	if !a.Edit && !c.last {
+	if a.Dated && !a.Edit && !c.last {
 		return dst, true, nil
 	}
-	return wire.AppendAnswer(dst, head, c.last), false, nil
+	date := ""
+	if !a.Dated {
+		date = l.clock.date()
+	}
+	return wire.AppendAnswer(dst, head, c.last, date), false, nil
 }

@@ -37,6 +37,7 @@ type lane struct {
 	log      *slog.Logger
 	draining *atomic.Bool
 	handover *handover
+	clock    clock
 }
 
 // timeouts are those that a proxy is told; see Config.
@@ -84,7 +85,7 @@ func (l *lane) appendOwn(dst []byte, status int, cause string, last, toHEAD bool
 	body := text + " (" + cause + ")\n"
 	dst = append(dst, "HTTP/1.1 "+text+"\r\nX-Retune-Error: "+cause+"\r\nContent-Type: text/plain; charset=utf-8\r\n"+
 		"Cache-Control: no-store\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\nDate: "...)
-	dst = time.Now().UTC().AppendFormat(dst, http.TimeFormat)
+	dst = append(dst, l.clock.date()...)
 	if last {
 		dst = append(dst, "\r\nConnection: close"...)
 	}
@@ -93,6 +94,24 @@ func (l *lane) appendOwn(dst []byte, status int, cause string, last, toHEAD bool
 		return dst
 	}
 	return append(dst, body...)
+}
+
+// clock writes the time for Date headers, once a second.
+type clock struct{ text atomic.Pointer[dated] }
+
+type dated struct {
+	second int64
+	text   string
+}
+
+func (c *clock) date() string {
+	now := time.Now()
+	d := c.text.Load()
+	if d == nil || d.second != now.Unix() {
+		d = &dated{now.Unix(), now.UTC().Format(http.TimeFormat)}
+		c.text.Store(d)
+	}
+	return d.text
 }
 
 // handover is the listener of the full lane: it accepts connections that the fast lane has begun to read.

@@ -27,7 +27,7 @@ func (l *loop) accepted(fd int, addr netip.Addr) {
 		l.clients.Add(-1)
 		return
 	}
-	l.idle.arm(s, l.now)
+	l.head.arm(s, l.now)
 	if l.draining.Load() {
 		l.kill(s)
 	}

@@ -123,7 +123,14 @@ func (l *loop) discard(s *sock) bool {
 	return false
 }
 
-func (l *loop) headLate(s *sock) { l.refuse(s, wire.HeadTime) }
+// headLate refuses a head that takes too long; a connection that never said anything just ends.
+func (l *loop) headLate(s *sock) {
+	if len(s.unread) == 0 {
+		l.kill(s)
+		return
+	}
+	l.refuse(s, wire.HeadTime)
+}
 
 // answerLate ends a call that has stood still for too long: the client's fault while the rest of its body is due.
 func (l *loop) answerLate(s *sock) {

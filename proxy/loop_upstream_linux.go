@@ -300,10 +300,6 @@ func (l *loop) answerHeads(w *work, data []byte) {
 // body.
 func (l *loop) passOn(w *work, data []byte, end int, head []byte) {
 	n, fault := w.answer.Feed(data[end:])
-	if fault != nil {
-		l.broken(w, false)
-		return
-	}
 	if end+n < len(data) { // more than an answer: nobody can say whose
 		w.reusable = false
 	}
@@ -323,6 +319,8 @@ func (l *loop) passOn(w *work, data []byte, end int, head []byte) {
 		return
 	}
 	switch {
+	case fault != nil:
+		l.broken(w, false)
 	case w.answer.Done():
 		l.completed(w)
 	case s.waiting():
@@ -349,6 +347,9 @@ func (l *loop) broken(w *work, neverSent bool) {
 	if w.answered { // half an answer: the client must see that
 		w.end(l.now, traffic.Failure)
 		s := w.client
+		if w.answer.EndsWithConnection() { // an orderly end would look like all of it
+			_ = unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		}
 		l.free(w)
 		l.kill(s)
 		return

@@ -11,7 +11,9 @@ type Answer struct {
 	Last bool
 	// Edit is set when the head can't go to the client as it is.
 	Edit bool
-	old  bool
+	// Dated is set by a Date header. RFC 9110 §6.6.1: who passes an answer on adds the one that is missing.
+	Dated bool
+	old   bool
 }
 
 // ParseAnswer reads the head of an answer, from its status line to its empty line. Its *Fault says what the
@@ -87,6 +89,8 @@ func (a *Answer) field(l []byte) *Fault {
 			return errCoding
 		}
 		a.Chunked = true
+	case Date:
+		a.Dated = true
 	case Connection:
 		a.Edit = true
 		a.Last = a.Last || !EqualFold(v, "keep-alive")
@@ -97,8 +101,9 @@ func (a *Answer) field(l []byte) *Fault {
 }
 
 // AppendAnswer appends the head of an answer as it goes to the client: without what concerns the connection to
-// the backend alone. last adds that the connection ends with it. The head has passed ParseAnswer.
-func AppendAnswer(dst, head []byte, last bool) []byte {
+// the backend alone. last adds that the connection ends with it, date the Date that it lacks; empty: it lacks none. The
+// head has passed ParseAnswer.
+func AppendAnswer(dst, head []byte, last bool, date string) []byte {
 	line, rest, _ := cutLine(head)
 	dst = append(append(append(dst, "HTTP/1.1"...), line[len("HTTP/1.1"):]...), "\r\n"...)
 	fields := len(dst)
@@ -119,6 +124,9 @@ func AppendAnswer(dst, head []byte, last bool) []byte {
 		}
 	}
 	dst = DropFields(dst, fields, nominated)
+	if date != "" {
+		dst = append(append(append(dst, "Date: "...), date...), "\r\n"...)
+	}
 	if last {
 		dst = append(dst, "Connection: close\r\n"...)
 	}

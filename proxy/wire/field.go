@@ -26,6 +26,7 @@ const (
 	XForwardedProto
 	XForwardedHost
 	XRetuneError
+	Date
 )
 
 // named lists the fields by the length of their names, so that most names are told apart without a comparison.
@@ -34,7 +35,7 @@ var named = [20][]struct {
 	field Field
 }{
 	2:  {{"te", TE}},
-	4:  {{"host", Host}},
+	4:  {{"host", Host}, {"date", Date}},
 	7:  {{"upgrade", Upgrade}},
 	9:  {{"forwarded", Forwarded}},
 	10: {{"connection", Connection}, {"keep-alive", KeepAlive}},
