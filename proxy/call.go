@@ -82,7 +82,12 @@ func (c *call) take(head []byte, p *peer, l *lane) (other bool, fault *wire.Faul
 			te = te || wire.EqualFold(value, "trailers")
 		case wire.TransferEncoding:
 			c.out = append(c.out, "Transfer-Encoding: chunked\r\n"...)
-		case wire.KeepAlive, wire.ProxyConnection, wire.ProxyAuthenticate, wire.ProxyAuthorization, wire.Forwarded:
+		case wire.KeepAlive, wire.ProxyConnection, wire.ProxyAuthenticate, wire.ProxyAuthorization, wire.Forwarded,
+			wire.XForwardedSpoofed:
+		case wire.XForwardedOther:
+			if p.trusted {
+				c.out = append(c.out, rest[:i+1]...)
+			}
 		default:
 			c.out = append(c.out, rest[:i+1]...)
 		}

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"retune/proxy/wire"
 )
 
 // origin is where a request came from.
@@ -73,6 +75,11 @@ func contains(prefixes []netip.Prefix, a netip.Addr) bool {
 // setForwarded tells the backend where the request came from. ReverseProxy has dropped what the client sent in
 // Forwarded and X-Forwarded-*; a trusted peer's is put back, and the peer appended.
 func setForwarded(out http.Header, in *http.Request, o origin) {
+	for name := range out {
+		if f := wire.FieldOf(name); f == wire.XForwardedSpoofed || f == wire.XForwardedOther && !o.via {
+			delete(out, name)
+		}
+	}
 	chain, proto, host := o.peer.String(), "http", in.Host
 	if in.TLS != nil {
 		proto = "https"

@@ -25,6 +25,8 @@ const (
 	XForwardedFor
 	XForwardedProto
 	XForwardedHost
+	XForwardedOther   // a further X-Forwarded-*, or X-Forwarded
+	XForwardedSpoofed // any of them with an underscore for a hyphen
 	XRetuneError
 	Date
 )
@@ -47,6 +49,9 @@ var named = [20][]struct {
 	19: {{"proxy-authorization", ProxyAuthorization}},
 }
 
+// FieldOf says which field a header name is.
+func FieldOf(name string) Field { return fieldOf([]byte(name)) }
+
 func fieldOf(name []byte) Field {
 	if len(name) < len(named) {
 		for i := range named[len(name)] {
@@ -55,7 +60,26 @@ func fieldOf(name []byte) Field {
 			}
 		}
 	}
+	if len(name) >= len("x-forwarded") && name[0]|0x20 == 'x' {
+		return forwardedKin(name)
+	}
 	return Other
+}
+
+// forwardedKin tells a name that backends might read as an X-Forwarded-* header: many make the same variable of
+// hyphens and underscores.
+func forwardedKin(name []byte) Field {
+	const prefix = "x-forwarded"
+	f := XForwardedOther
+	for i, c := range name {
+		if c == '_' {
+			c, f = '-', XForwardedSpoofed
+		}
+		if i < len(prefix) && c|0x20 != prefix[i] || i == len(prefix) && c != '-' {
+			return Other
+		}
+	}
+	return f
 }
 
 // parseField reads a header or trailer line, and refuses what is no such line: a fold, a space before the colon,
