@@ -144,7 +144,7 @@ func rewrite(r *httputil.ProxyRequest) {
 	v := visitOf(r.In.Context())
 	keepTarget(r.Out.URL, r.In)
 	setForwarded(r.Out.Header, r.In, v.origin)
-	if strings.EqualFold(r.Out.Header.Get("Upgrade"), "h2c") {
+	if strings.Contains(strings.ToLower(strings.Join(r.Out.Header["Upgrade"], ",")), "h2c") {
 		// HTTP/2 inside a tunnel would take its requests past everything the proxy checks.
 		for _, name := range []string{"Upgrade", "Connection", "Http2-Settings"} {
 			r.Out.Header.Del(name)
