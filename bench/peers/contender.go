@@ -70,7 +70,7 @@ func newStand(ctx context.Context, s scenario, o options) (*stand, error) {
 	if err := st.startBackends(ctx); err != nil {
 		return st, err
 	}
-	starts := []func(address string) (*contender, error){st.startNginx, st.startRetune, st.startHAProxy}
+	starts := []func(address string) (*contender, error){st.startNginx, st.startHAProxy, st.startRetune}
 	if o.before != "" {
 		starts = append(starts, st.startBefore)
 	}
