@@ -148,7 +148,7 @@ func (r reader) answer(method string) (message, error) {
 // rawClient is a connection to the proxy. What fails fails its test.
 type rawClient struct {
 	net.Conn
-	t  *testing.T
+	t  testing.TB
 	in reader
 }
 

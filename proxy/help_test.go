@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // running is a proxy on real sockets, which ends with its test.
 type running struct {
 	*Proxy
-	t      *testing.T
+	t      testing.TB
 	url    string // of its traffic
 	admin  string // of its admin API
 	addr   string // of its traffic, for raw sockets
@@ -35,7 +35,7 @@ type running struct {
 }
 
 // start runs a proxy over servers named a, b, c, … of weight 1. change may alter its configuration.
-func start(t *testing.T, change func(*Config), servers ...*httptest.Server) *running {
+func start(t testing.TB, change func(*Config), servers ...*httptest.Server) *running {
 	t.Helper()
 	traffic, admin := listenLocal(t), listenLocal(t)
 	c := Config{
@@ -72,13 +72,13 @@ func start(t *testing.T, change func(*Config), servers ...*httptest.Server) *run
 	return r
 }
 
-func listenLocal(t *testing.T) net.Listener {
+func listenLocal(t testing.TB) net.Listener {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	return ln
 }
 
-func configs(t *testing.T, servers ...*httptest.Server) (list []BackendConfig) {
+func configs(t testing.TB, servers ...*httptest.Server) (list []BackendConfig) {
 	for i, s := range servers {
 		u, err := url.Parse(s.URL)
 		require.NoError(t, err)
@@ -115,7 +115,7 @@ func (r *running) get(path string) (*http.Response, string) {
 	return res, read(r.t, res)
 }
 
-func read(t *testing.T, res *http.Response) string {
+func read(t testing.TB, res *http.Response) string {
 	t.Helper()
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
@@ -180,7 +180,7 @@ func answers(t *testing.T, c net.Conn, n int) (list []*http.Response, bodies []s
 }
 
 // soon waits for something that has to come true, without a bound on how fast this machine is.
-func soon(t *testing.T, what string, holds func() bool) {
+func soon(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	require.Eventually(t, holds, time.Minute, 2*time.Millisecond, what)
 }

@@ -255,9 +255,11 @@ func (l *loop) relayBody(w *work) bool {
 }
 
 func (l *loop) newWork(s *sock) *work {
-	w := new(work)
+	var w *work
 	if n := len(l.works); n > 0 {
 		w, l.works = l.works[n-1], l.works[:n-1]
+	} else {
+		w = new(work)
 	}
 	w.client, s.work = s, w
 	return w
