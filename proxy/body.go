@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"retune/proxy/traffic"
 )
@@ -88,22 +89,35 @@ func follow(res *http.Response, v *visit) {
 		v.answer = rw.Close
 		return
 	}
-	b := &answerBody{res.Body, v}
+	b := &answerBody{src: res.Body, visit: v, stall: bodyStall}
+	if res.ContentLength > 0 {
+		x := v.exchange
+		b.stall = v.limit
+		b.notice = time.AfterFunc(stallTime, func() { x.seat.pool.stalled(x.seat.server, x.began) })
+	}
 	res.Body, v.answer = b, b.Close
 }
 
 // answerBody is an answer on its way to the client.
 type answerBody struct {
-	src   io.ReadCloser
-	visit *visit
+	src    io.ReadCloser
+	visit  *visit
+	stall  time.Duration // for how long the backend may pause
+	notice *time.Timer   // tells the health checks of a pause; nil where pauses are usual
 }
 
 // Read bounds the backend's pauses; while the client takes its time the clock stands.
 func (b *answerBody) Read(p []byte) (int, error) {
 	v := b.visit
-	v.timer.Reset(bodyStall)
+	v.timer.Reset(b.stall)
+	if b.notice != nil {
+		b.notice.Reset(stallTime)
+	}
 	n, err := b.src.Read(p)
 	v.timer.Stop()
+	if b.notice != nil {
+		b.notice.Stop()
+	}
 	switch {
 	case err == io.EOF:
 		v.end(traffic.Success)
@@ -118,6 +132,9 @@ func (b *answerBody) Read(p []byte) (int, error) {
 // Close before the end means that the client left: its side of the copy failed.
 func (b *answerBody) Close() error {
 	err := b.src.Close()
+	if b.notice != nil {
+		b.notice.Stop()
+	}
 	b.visit.end(traffic.Aborted)
 	return err
 }

@@ -26,8 +26,10 @@ const (
 	// upstreamIdle is how long a connection to a backend is kept unused: shorter than the 5 s after which
 	// common servers close theirs, since a request sent into a closing connection is lost (PA-16).
 	upstreamIdle = 4 * time.Second
-	// bodyStall is how long a backend may pause within an answer's body.
+	// bodyStall is how long a backend may pause within an answer's body whose length it did not announce: that may be a
+	// stream of events. Where it did, the request timeout holds, and a pause of stallTime counts against the backend.
 	bodyStall = time.Minute
+	stallTime = time.Second
 	// bodyLinger is how long a client may go on with a body that has been answered.
 	bodyLinger = 500 * time.Millisecond
 	copyBuffer = 32 << 10
@@ -37,6 +39,7 @@ const (
 var (
 	errNoBackend = errors.New("no backend is available")
 	errTimeout   = errors.New("the backend took too long")
+	errLost      = fmt.Errorf("%w: it gives no sign of life", errTimeout)
 )
 
 // visit is one client request on its way through the proxy.

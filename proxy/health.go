@@ -3,6 +3,8 @@ package proxy
 import (
 	"fmt"
 	"time"
+
+	"retune/proxy/balance"
 )
 
 // HealthConfig is how backends are judged. Zero values mean the defaults in parentheses.
@@ -48,12 +50,14 @@ const coldest = 0.1
 // health is what the checks found of one backend. The active check alone brings a backend down and up; the
 // passive one ejects it for a time:
 //
-//	            Fall checks fail                    Failures requests fail
+//	  Fall checks fail, or one
+//	  while it is silent                            Failures requests fail
 //	down ◀────────────────────── healthy ───────────────────────────▶ ejected
 //	  │                             ▲                                    │
 //	  └─────▶ slow start ───────────┴──────────── slow start ◀───────────┘
 //	 Rise checks pass                                       time is over
 type health struct {
+	silence   silence
 	down      bool
 	why       string    // of down or of the ejection
 	against   int       // active checks in a row that speak against down being as it is
@@ -74,6 +78,17 @@ func (s *server) warmUpLocked(now time.Time) {
 	s.SetWarmth(coldest)
 }
 
+// returnLocked brings a backend back that was out. What was learned of it before says nothing any more: it may be
+// another process, or have been too slow only then. It is on probation: if its first request fails it is out again.
+func (p *pool) returnLocked(s *server, now time.Time) {
+	s.Forget()
+	s.warmUpLocked(now)
+	s.failing.Store(int64(p.config.Failures - 1))
+	s.returned.Store(balance.Now())
+	s.health.silence = silence{}
+	s.life.Store(newLife())
+}
+
 // healthLocked names the health in one word, with the reason.
 func (s *server) healthLocked(now time.Time) (health, why string) {
 	h := &s.health
@@ -90,9 +105,28 @@ func (s *server) healthLocked(now time.Time) (health, why string) {
 	return "healthy", ""
 }
 
-// failed is the passive check: it is told of each request that failed, and costs little until one too many has.
-func (p *pool) failed(s *server) {
-	if n := s.failing.Add(1); n%int64(p.config.Failures) == 0 {
+// failed is the passive check: it is told of each request that failed, and costs little until one too many has. What
+// began before the backend came back says nothing of how it is now.
+func (p *pool) failed(s *server, began int64) { p.failedAs(s, began, 1) }
+
+// stalled is told of an answer that stopped in the middle of a body whose length was announced, for stallTime so far.
+// It weighs as much as half of what ejects a backend: health checks pass all the while, and an algorithm that goes by
+// requests in flight sends hardly any more there. It says nothing where answers of most backends don't end just now.
+func (p *pool) stalled(s *server, began int64) {
+	p.mu.Lock()
+	_, common := p.silentLocked(time.Now())
+	p.mu.Unlock()
+	if !common {
+		p.failedAs(s, began, (p.config.Failures+1)/2)
+	}
+}
+
+func (p *pool) failedAs(s *server, began int64, weight int) {
+	if began < s.returned.Load() {
+		return
+	}
+	most := int64(p.config.Failures)
+	if n := s.failing.Add(int64(weight)); n/most != (n-int64(weight))/most {
 		p.eject(s, time.Now())
 	}
 }
@@ -130,6 +164,7 @@ func (p *pool) forget(now time.Time) {
 		s.failing.Store(0)
 		s.SetWarmth(1)
 		s.Forget()
+		s.life.Store(newLife())
 	}
 	p.rerouteLocked()
 }
@@ -166,22 +201,23 @@ func (p *pool) probed(s *server, err error, now time.Time) {
 		h.why = err.Error()
 		p.log.Warn("backend is down", "backend", s.ID(), "why", h.why)
 	} else {
-		s.warmUpLocked(now)
+		p.returnLocked(s, now)
 		p.log.Info("backend is up", "backend", s.ID())
 	}
 	p.rerouteLocked()
 }
 
-// tick ends ejections, warms backends up, and returns those whose active check is due.
-func (p *pool) tick(now time.Time) (due []*server) {
+// tick ends ejections, warms backends up, and returns the active checks that are due.
+func (p *pool) tick(now time.Time) (due []checkup) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	due = p.suspectLocked(now)
 	back := false
 	for _, s := range p.servers {
 		h := &s.health
 		if !h.until.IsZero() && !now.Before(h.until) {
 			h.until, h.back = time.Time{}, now
-			s.warmUpLocked(now)
+			p.returnLocked(s, now)
 			back = true
 			p.log.Info("backend is back from its ejection", "backend", s.ID())
 		}
@@ -190,7 +226,7 @@ func (p *pool) tick(now time.Time) (due []*server) {
 		}
 		if !h.probing && !now.Before(h.nextProbe) {
 			h.probing = true
-			due = append(due, s)
+			due = append(due, checkup{s, p.config.Timeout, p.probed})
 		}
 	}
 	if back {

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"net/url"
@@ -23,22 +22,27 @@ type ward struct {
 	*pool
 	t    *testing.T
 	sick map[string]*atomic.Bool
+	mute atomic.Bool // a sick one doesn't even answer its checks
 }
 
 // inWard runs a test over backends with these ids in a bubble of virtual time, with the checks running.
 func inWard(t *testing.T, ids []string, test func(w *ward)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &ward{newPool(traffic.NewWindow(0, 10*time.Second, 6), HealthConfig{}.withDefaults(), newMeters(),
-			slog.New(slog.DiscardHandler)), t, map[string]*atomic.Bool{}}
+		w := &ward{pool: newPool(traffic.NewWindow(0, 10*time.Second, 6), HealthConfig{}.withDefaults(), newMeters(),
+			slog.New(slog.DiscardHandler)), t: t, sick: map[string]*atomic.Bool{}}
 		for _, id := range ids {
 			w.sick[id] = new(atomic.Bool)
 			require.NoError(t, w.add(BackendConfig{ID: id, URL: &url.URL{Scheme: "http", Host: id}, Weight: 1}))
 		}
-		w.probe = func(_ context.Context, s *server) error {
-			if sick := w.sick[s.ID()]; sick != nil && sick.Load() {
-				return errors.New("sick")
+		w.probe = func(ctx context.Context, s *server) error {
+			if sick := w.sick[s.ID()]; sick == nil || !sick.Load() {
+				return nil
 			}
-			return nil
+			if w.mute.Load() {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return errSick
 		}
 		w.use(balance.LeastConnections, rules.Params{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -59,7 +63,7 @@ func (w *ward) after(d time.Duration) {
 // fail reports n failed requests of a backend, as exchanges do.
 func (w *ward) fail(id string, n int) {
 	for range n {
-		w.failed(w.server(id))
+		w.failed(w.server(id), balance.Now())
 	}
 }
 
@@ -141,7 +145,7 @@ func TestFailuresHaveToBeConsecutive(t *testing.T) {
 		s := w.route.Load().seats[w.server("a").Backend]
 		for range 20 {
 			for _, o := range []traffic.Outcome{traffic.Failure, traffic.Failure, traffic.Failure, traffic.Failure, traffic.Success} {
-				s.count(s.Begin(), 1, 1, o)
+				s.count(s.Begin(), balance.Now(), 1, 1, o)
 			}
 		}
 		require.Equal(t, "healthy", w.health("a"))
@@ -230,7 +234,7 @@ func TestPA20FewOrCommonFailuresEjectNobody(t *testing.T) {
 			w.after(15 * time.Minute)
 			w.fail("a", 3)
 			s := seats[w.server("a").Backend]
-			s.count(s.Begin(), 1, 1, traffic.Success)
+			s.count(s.Begin(), balance.Now(), 1, 1, traffic.Success)
 			require.Len(t, w.routed(), 4)
 		}
 		dice := rand.New(rand.NewPCG(1, 2))
@@ -240,7 +244,7 @@ func TestPA20FewOrCommonFailuresEjectNobody(t *testing.T) {
 			if dice.IntN(100) == 0 {
 				o = traffic.Failure
 			}
-			s.count(s.Begin(), 1, 1, o)
+			s.count(s.Begin(), balance.Now(), 1, 1, o)
 		}
 		require.Len(t, w.routed(), 4)
 	})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/url"
 	"slices"
 	"sync"
@@ -78,6 +79,8 @@ func (p *pool) add(b BackendConfig) error {
 func (p *pool) addLocked(b BackendConfig) *server {
 	u := &url.URL{Scheme: b.URL.Scheme, Host: b.URL.Host}
 	s := &server{Backend: balance.NewBackend(b.ID, u, b.Weight), pool: p, tally: p.window.Backend(b.ID), address: addressOfURL(u)}
+	s.returned.Store(math.MinInt64)
+	s.life.Store(newLife())
 	p.servers = append(p.servers, s)
 	return s
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -11,6 +12,16 @@ import (
 // tickTime is how exactly ejections and slow starts keep their time.
 const tickTime = 250 * time.Millisecond
 
+// checkup is an active check that is due.
+type checkup struct {
+	server  *server
+	timeout time.Duration
+	found   func(s *server, err error, now time.Time) // takes its outcome
+}
+
+// errSick is the outcome of a check that was answered: not the answer that it should be, but a sign of life.
+var errSick = errors.New("the backend says that it is not well")
+
 // prober asks one backend whether it lives.
 type prober func(ctx context.Context, s *server) error
 
@@ -18,7 +29,6 @@ type prober func(ctx context.Context, s *server) error
 func httpProber(c HealthConfig) prober {
 	client := &http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true},
-		Timeout:       c.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return func(ctx context.Context, s *server) error {
@@ -33,7 +43,7 @@ func httpProber(c HealthConfig) prober {
 		}
 		_ = res.Body.Close()
 		if res.StatusCode >= 500 {
-			return fmt.Errorf("GET %s: %s", c.Path, res.Status)
+			return fmt.Errorf("GET %s: %w: %s", c.Path, errSick, res.Status)
 		}
 		return nil
 	}
@@ -46,11 +56,13 @@ func (p *pool) run(ctx context.Context) {
 	ticker := time.NewTicker(tickTime)
 	defer ticker.Stop()
 	for {
-		for _, s := range p.tick(time.Now()) {
+		for _, c := range p.tick(time.Now()) {
 			probes.Go(func() {
-				err := p.probe(ctx, s)
+				bounded, cancel := context.WithTimeout(ctx, c.timeout)
+				defer cancel()
+				err := p.probe(bounded, c.server)
 				if ctx.Err() == nil {
-					p.probed(s, err, time.Now())
+					c.found(c.server, err, time.Now())
 				}
 			})
 		}

@@ -47,7 +47,7 @@ type Config struct {
 
 	HeadTimeout    time.Duration // from a connection, or a head's first byte, to its last (10 s)
 	IdleTimeout    time.Duration // of a client's connection between requests (75 s)
-	RequestTimeout time.Duration // without progress until the answer's head has come (10 s)
+	RequestTimeout time.Duration // without progress until the answer's head has come, and in a body of announced length (10 s)
 	DrainTimeout   time.Duration // for requests in flight when the proxy ends (15 s)
 	Health         HealthConfig
 

@@ -69,7 +69,7 @@ func (b *balancer) RoundTrip(out *http.Request) (*http.Response, error) {
 func (b *balancer) attempt(out *http.Request, v *visit, s *seat, now int64) (*http.Response, error) {
 	v.exchange, v.open = s.begin(now), true
 	out.URL.Scheme, out.URL.Host = s.URL().Scheme, s.URL().Host
-	res, err := b.transport.RoundTrip(out)
+	res, err := b.roundTrip(out, s)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +80,23 @@ func (b *balancer) attempt(out *http.Request, v *visit, s *seat, now int64) (*ht
 	delete(res.Header, "X-Retune-Error") // the proxy's alone to say
 	follow(res, v)
 	return res, nil
+}
+
+// roundTrip waits for the answer's head. A request that can be sent again waits no longer than its backend lives.
+func (b *balancer) roundTrip(out *http.Request, s *seat) (*http.Response, error) {
+	if out.Body != nil && out.Body != http.NoBody || !idempotent(out.Method) {
+		return b.transport.RoundTrip(out)
+	}
+	ctx, abandon := context.WithCancelCause(out.Context())
+	stop := s.lost(func() { abandon(errLost) })
+	res, err := b.transport.RoundTrip(out.WithContext(ctx))
+	if stop() {
+		return res, err
+	}
+	if err == nil { // at the last moment; its body is cut
+		_ = res.Body.Close()
+	}
+	return nil, errLost
 }
 
 // blame says how an attempt without an answer counts: the backend's failure, unless the client left or its body

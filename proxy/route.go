@@ -65,5 +65,5 @@ func (x *exchange) end(now int64, o traffic.Outcome) {
 	if x.head != 0 {
 		elapsed = x.head - x.began
 	}
-	x.seat.count(x.load, now, elapsed, o)
+	x.seat.count(x.load, x.began, now, elapsed, o)
 }

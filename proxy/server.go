@@ -18,7 +18,9 @@ type server struct {
 	tally   *traffic.Tally
 	address netip.AddrPort // of its URL; invalid when that has a name
 
-	failing  atomic.Int64 // failures since the last success: the passive health check
+	failing  atomic.Int64         // failures since the last success: the passive health check
+	returned atomic.Int64         // instant of its last return to service (balance.Now); failures of before don't count
+	life     atomic.Pointer[life] // see lost
 	requests atomic.Uint64
 	errors   atomic.Uint64
 
@@ -27,8 +29,8 @@ type server struct {
 	removed  bool   // guarded by pool.mu
 }
 
-// count books an attempt that has ended. elapsed is in nanoseconds.
-func (s *seat) count(l balance.Load, now, elapsed int64, o traffic.Outcome) {
+// count books an attempt that has ended. began and now are instants (balance.Now), elapsed is in nanoseconds.
+func (s *seat) count(l balance.Load, began, now, elapsed int64, o traffic.Outcome) {
 	e := time.Duration(elapsed)
 	s.tally.Record(now, e, o)
 	switch o {
@@ -42,7 +44,7 @@ func (s *seat) count(l balance.Load, now, elapsed int64, o traffic.Outcome) {
 		s.End(l, now, e, balance.Failure)
 		s.errors.Add(1)
 		s.meters.errors.Inc()
-		s.pool.failed(s.server)
+		s.pool.failed(s.server, began)
 	default:
 		s.End(l, now, e, balance.Aborted)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // faultMean is every backend's mean service time.
-const faultMean = "50ms"
+const faultMean = "100ms"
 
 // faultBed is three demo backends and a victim, all alike, and a proxy for each algorithm over the four.
 type faultBed struct {

@@ -27,7 +27,7 @@ func faults() []fault {
 		{"accepted, never answered", send(syscall.SIGSTOP), send(syscall.SIGCONT)},
 		{"SYN dropped", (*victim).plug, (*victim).unplug},
 		{"hang in mid-body", control(`{"stall":true}`), control(`{"stall":false}`)},
-		{"500 in 1 ms", control(`{"error_rate":1,"slowdown":0.02}`), control(`{"error_rate":0,"slowdown":1}`)},
+		{"500 in 1 ms", control(`{"error_rate":1,"slowdown":0.01}`), control(`{"error_rate":0,"slowdown":1}`)},
 	}
 }
 
