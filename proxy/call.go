@@ -163,7 +163,7 @@ func (c *call) end(now int64, o traffic.Outcome) {
 // retry looks for a second backend after the first gave no answer, and ends the failed attempt. neverSent: no byte of
 // the request has reached it. nil when there is none, or when a second attempt could do twice what was asked for once.
 func (c *call) retry(l *lane, now int64, neverSent bool) *seat {
-	if c.tries < 2 && c.whole && !c.started && (neverSent || c.idempotent) {
+	if c.mayRetry(neverSent) {
 		if next := l.choose.next(c.seat); next != nil {
 			c.end(now, traffic.Retried)
 			return next
@@ -171,6 +171,12 @@ func (c *call) retry(l *lane, now int64, neverSent bool) *seat {
 	}
 	c.end(now, traffic.Failure)
 	return nil
+}
+
+// mayRetry reports whether a second attempt is allowed: the first, of which nothing has come back, can't have done what
+// can't be done twice.
+func (c *call) mayRetry(neverSent bool) bool {
+	return c.tries < 2 && c.whole && !c.started && (neverSent || c.idempotent)
 }
 
 // heed reads a head of the backend's answer and appends the client's to dst, when it has to be another; direct: head

@@ -68,7 +68,7 @@ func (l *loop) drained(s *sock) bool {
 	case s.work == nil:
 		l.idle.arm(s, l.now)
 	case s.work.answered:
-		l.backendStall.arm(s, l.now)
+		l.awaitBody(s.work)
 		l.pull(s.work)
 	default:
 		l.answer.arm(s, l.now)

@@ -48,6 +48,7 @@ type loop struct {
 
 	socks  []*sock // by descriptor
 	idles  map[*server]*idles
+	lives  map[*server]*life // that are watched
 	timers []*timers
 	again  []*sock // have had their share of rounds
 	dead   []*sock // to be closed at the end of the batch
@@ -69,6 +70,7 @@ type note struct {
 	fd     int        // accepted, or dialed by name; -1: neither
 	addr   netip.Addr // of the client
 	dialed *sock
+	lost   *server
 	drain  bool
 	stop   bool
 }
@@ -88,7 +90,7 @@ func newLoop(l *lane) (*loop, error) {
 	}
 	o := &loop{
 		lane: l, ep: ep, epoll: os.NewFile(uintptr(ep), "epoll"), wakeFD: wake, now: balance.Now(),
-		idles: map[*server]*idles{}, buf: make([]byte, readSize),
+		idles: map[*server]*idles{}, lives: map[*server]*life{}, buf: make([]byte, readSize),
 	}
 	o.initTimers()
 	return o, nil
@@ -223,6 +225,8 @@ func (l *loop) readInbox() {
 			l.drainIdle()
 		case m.dialed != nil:
 			l.dialedByName(m.dialed, m.fd)
+		case m.lost != nil:
+			l.lost(m.lost)
 		default:
 			l.accepted(m.fd, m.addr)
 		}

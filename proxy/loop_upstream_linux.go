@@ -132,6 +132,7 @@ func (i *idles) remove(u *sock) {
 
 // dialTo begins a connection to a backend; nil when that can't even begin.
 func (l *loop) dialTo(b *server) *sock {
+	l.watch(b)
 	u := &sock{fd: -1, upstream: true, connecting: true, server: b}
 	if !b.address.IsValid() {
 		go l.dialByName(u, withPort(b.URL()))
@@ -326,8 +327,24 @@ func (l *loop) passOn(w *work, data []byte, end int, head []byte) {
 	case s.waiting():
 		l.clientStall.arm(s, l.now)
 	default:
-		l.backendStall.arm(s, l.now)
+		l.awaitBody(w)
 	}
+}
+
+// awaitBody bounds the wait for more of an answer's body.
+func (l *loop) awaitBody(w *work) {
+	if w.answer.Announced() {
+		l.backendPause.arm(w.client, l.now)
+		return
+	}
+	l.backendStall.arm(w.client, l.now)
+}
+
+// paused tells the health checks of a pause in a body of announced length, and goes on waiting.
+func (l *loop) paused(s *sock) {
+	x := &s.work.exchange
+	l.choose.pool.stalled(x.seat.server, x.began)
+	l.backendRest.arm(s, l.now)
 }
 
 // completed ends a call whose answer has come whole.
@@ -368,6 +385,44 @@ func (l *loop) broken(w *work, neverSent bool) {
 		cause = "connect"
 	}
 	l.answerOwn(w, http.StatusBadGateway, cause)
+}
+
+// watch has the loop told when a backend is lost, once in its life.
+func (l *loop) watch(b *server) {
+	if life := b.life.Load(); l.lives[b] != life {
+		l.lives[b] = life
+		b.lost(func() { l.tell(note{fd: -1, lost: b}) })
+	}
+}
+
+// lost sends elsewhere what waits for the answer of a backend that has been lost and can be sent once more.
+func (l *loop) lost(b *server) {
+	if stack := l.idles[b]; stack != nil {
+		for _, u := range stack.socks {
+			l.kill(u)
+		}
+		stack.socks = nil
+	}
+	var waiting []*work
+	for s := l.answer.head; s != nil; s = s.next {
+		if u := s.work.upstream; u != nil && u.server == b && s.work.mayRetry(u.connecting) {
+			waiting = append(waiting, s.work)
+		}
+	}
+	for _, w := range waiting {
+		u := w.upstream
+		if u == nil || u.server != b { // one of the others has ended it
+			continue
+		}
+		unsent := u.connecting
+		l.drop(w)
+		if next := w.retry(l.lane, l.now, unsent); next != nil {
+			w.begin(next, l.now)
+			l.attempt(w, false)
+			continue
+		}
+		l.answerOwn(w, http.StatusGatewayTimeout, "timeout")
+	}
 }
 
 // drop closes a call's connection to its backend.

@@ -175,11 +175,10 @@ func blackHole(t *testing.T) *httptest.Server {
 // A black hole costs no client a GET: what waits there goes elsewhere once the backend is lost. A POST, which may have
 // been carried out, waits for its own timeout.
 func TestABlackHoleCostsNoGET(t *testing.T) {
-	for _, a := range []balance.Algorithm{balance.RoundRobin, balance.IPHash} {
-		t.Run(string(a), func(t *testing.T) {
-			t.Parallel()
-			p := start(t, nil, blackHole(t), backend(t, says("b")), backend(t, says("c")))
-			p.fix(a)
+	eachEngine(t, func(t *testing.T, e contender) {
+		check(t, "elsewhere", func(t *testing.T) {
+			p := e.over(t, nil, blackHole(t), backend(t, says("b")), backend(t, says("c")))
+			p.fix(balance.RoundRobin)
 			for p.statusOf("a").InFlight == 0 { // until one goes there, and waits
 				go p.from(t.Context(), fmt.Sprintf("10.0.0.%d", time.Now().UnixNano()%256))
 				time.Sleep(time.Millisecond)
@@ -189,42 +188,46 @@ func TestABlackHoleCostsNoGET(t *testing.T) {
 			soon(t, "it is found", func() bool { return p.statusOf("a").Health == "unhealthy" })
 			soon(t, "nothing waits", func() bool { return p.pool.inFlight() == 0 })
 		})
-	}
+	})
 }
 
 // Two answers that stop in mid-body, with none that succeeds between them, eject a backend whose health checks pass;
 // pauses in an answer of no announced length are usual.
 func TestStallsInMidBodyEject(t *testing.T) {
-	for name, announced := range map[string]bool{"announced": true, "stream": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := start(t, func(c *Config) { c.RequestTimeout = 3 * time.Second }, backend(t, func(w http.ResponseWriter, r *http.Request) {
-				if announced {
-					w.Header().Set("Content-Length", "100")
-				}
-				fmt.Fprint(w, "half")
-				_ = http.NewResponseController(w).Flush()
-				<-r.Context().Done()
-			}), backend(t, says("b")))
-			p.fix(balance.RoundRobin)
-			broken := make(chan int, 4)
-			for i := range 4 { // two of them there
-				go func() {
-					status, _ := p.from(t.Context(), fmt.Sprintf("10.0.0.%d", i))
-					broken <- status
-				}()
-			}
+	eachEngine(t, func(t *testing.T, e contender) {
+		stalls(t, e, true)
+		stalls(t, e, false)
+	})
+}
+
+func stalls(t *testing.T, e contender, announced bool) {
+	check(t, fmt.Sprintf("announced %t", announced), func(t *testing.T) {
+		p := e.over(t, func(c *Config) { c.RequestTimeout = 3 * time.Second }, backend(t, func(w http.ResponseWriter, r *http.Request) {
 			if announced {
-				soon(t, "it is out", func() bool { return p.statusOf("a").Health == "ejected" })
-				count := map[int]int{}
-				for range 4 {
-					count[<-broken]++
-				}
-				require.Equal(t, map[int]int{200: 2, 0: 2}, count, "cut after the request timeout")
-				return
+				w.Header().Set("Content-Length", "100")
 			}
-			time.Sleep(stallTime + time.Second)
-			require.Equal(t, "healthy", p.statusOf("a").Health)
-		})
-	}
+			fmt.Fprint(w, "half")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}), backend(t, says("b")))
+		p.fix(balance.RoundRobin)
+		broken := make(chan int, 4)
+		for i := range 4 { // two of them there
+			go func() {
+				status, _ := p.from(t.Context(), fmt.Sprintf("10.0.0.%d", i))
+				broken <- status
+			}()
+		}
+		if announced {
+			soon(t, "it is out", func() bool { return p.statusOf("a").Health == "ejected" })
+			count := map[int]int{}
+			for range 4 {
+				count[<-broken]++
+			}
+			require.Equal(t, map[int]int{200: 2, 0: 2}, count, "cut after the request timeout")
+			return
+		}
+		time.Sleep(stallTime + time.Second)
+		require.Equal(t, "healthy", p.statusOf("a").Health)
+	})
 }

@@ -46,7 +46,9 @@ type lists struct {
 	idle         timers // a client, for its next request
 	head         timers // a client, in the middle of a head
 	answer       timers // a client, for the backend's answer
-	backendStall timers // a client, for more of the answer's body
+	backendPause timers // a client, for more of an answer's body of announced length …
+	backendRest  timers // … and for what is left of the time limit after that
+	backendStall timers // a client, for more of an answer's body that has none
 	clientStall  timers // a client, to take what is pending
 	linger       timers // a client, to close
 	dial         timers // a connection to a backend, to be there
@@ -61,6 +63,9 @@ func (l *loop) initTimers() {
 	set(&l.idle, l.timeouts.idle, l.kill)
 	set(&l.head, l.timeouts.head, l.headLate)
 	set(&l.answer, l.timeouts.request, l.answerLate)
+	pause := min(stallTime, l.timeouts.request)
+	set(&l.backendPause, pause, l.paused)
+	set(&l.backendRest, l.timeouts.request-pause, func(s *sock) { l.broken(s.work, false) })
 	set(&l.backendStall, bodyStall, func(s *sock) { l.broken(s.work, false) })
 	set(&l.clientStall, clientStall, l.clientGone)
 	set(&l.linger, lingerTime, l.kill)

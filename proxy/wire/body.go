@@ -46,6 +46,9 @@ func (b *Body) Done() bool { return b.kind == bodyDone }
 // EndsWithConnection reports whether nothing but the connection's end ends the body.
 func (b *Body) EndsWithConnection() bool { return b.kind == bodyUntilClose }
 
+// Announced reports whether the head told the body's length.
+func (b *Body) Announced() bool { return b.kind == bodyLength }
+
 // Feed walks over the next bytes of the stream and says how many of them belong to the body. Bytes before a
 // fault belong to it.
 func (b *Body) Feed(p []byte) (n int, fault *Fault) {
