@@ -68,6 +68,10 @@ bench-picks: ## Work per request in ns and allocations: a pick among 4 and 1,000
 bench-algorithms: build postgres ## The ten algorithms under the reference load, as ratios to ROUND_ROBIN
 	$(BIN) bench --reference
 
+.PHONY: bench-faults
+bench-faults: build ## A backend lost in five ways and back again, under every algorithm: what clients see (4 min)
+	$(BIN) bench --faults
+
 .PHONY: bench-load
 bench-load: ## The built-in driver: CPU per 100k requests, the rate it holds, a 2 s stall as its p95 shows it
 	$(GO) test ./orchestrator/loadtest -run '^$$' -bench '^BenchmarkLoad' -benchtime 1x -v

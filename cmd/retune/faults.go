@@ -30,11 +30,15 @@ const (
 	postEvery = 5
 )
 
+// mostLate is how late a request may begin. If more than one in a hundred is later, the machine itself is the fault.
+const mostLate = 100 * time.Millisecond
+
 // faultRow is what the clients of one proxy saw of one fault.
 type faultRow struct {
 	Fault     string  `json:"fault"`
 	Algorithm string  `json:"algorithm"`
 	Requests  int     `json:"requests"` // due while the fault lasted
+	Late      int     `json:"late"`     // of them, begun over 0.1 s after they were due: the machine was too busy to measure
 	Failed    int     `json:"failed"`   // of them, as the client sees it
 	Posts     int     `json:"failed_posts"`
 	Share     float64 `json:"failed_share"`
@@ -94,11 +98,15 @@ func (c *benchCmd) showFaults(o *output, rows []faultRow) error {
 		if r.BackS < 0 {
 			back = fmt.Sprintf("over %.0f", usualFaultTimes.after.Seconds())
 		}
+		doubt := ""
+		if 100*r.Late > r.Requests {
+			doubt = fmt.Sprintf("%d requests began late: the machine was too busy", r.Late)
+		}
 		cells = append(cells, []string{r.Fault, r.Algorithm, fmt.Sprint(r.Requests), fmt.Sprint(r.Failed), fmt.Sprint(r.Posts),
-			fmt.Sprintf("%.1f%%", 100*r.Share), fmt.Sprint(r.Delayed), fmt.Sprintf("%.0f", r.WorstMS), seen, back})
+			fmt.Sprintf("%.1f%%", 100*r.Share), fmt.Sprint(r.Delayed), fmt.Sprintf("%.0f", r.WorstMS), seen, back, doubt})
 	}
-	head := []string{"fault", "algorithm", "requests", "failed", "POSTs", "share", "over 1 s", "worst ms", "last seen s", "fair again s"}
-	return c.print(o, rows, head, cells, head[2:]...)
+	head := []string{"fault", "algorithm", "requests", "failed", "POSTs", "share", "over 1 s", "worst ms", "last seen s", "fair again s", "no evidence because"}
+	return c.print(o, rows, head, cells, head[2:10]...)
 }
 
 // figures sums up what the clients of one proxy saw. began and ended are the fault's.
@@ -108,6 +116,9 @@ func figures(all []faultAnswer, began, ended time.Time) (r faultRow) {
 			continue
 		}
 		r.Requests++
+		if a.begun.Sub(a.due) > mostLate {
+			r.Late++
+		}
 		took := a.end.Sub(a.due)
 		r.WorstMS = max(r.WorstMS, float64(took)/float64(time.Millisecond))
 		switch {

@@ -14,9 +14,9 @@ import (
 
 // faultAnswer is one request as its client saw it.
 type faultAnswer struct {
-	due, end time.Time // when it was to begin; when it was over
-	post, ok bool      // ok: 200 and a whole body
-	backend  string    // whose answer it was; "": nobody's
+	due, begun, end time.Time // when it was to begin, when it did, when it was over
+	post, ok        bool      // ok: 200 and a whole body
+	backend         string    // whose answer it was; "": nobody's
 }
 
 // faultLoad is an open load on one proxy: requests begin when they are due, whatever became of those before.
@@ -58,7 +58,7 @@ func (l *faultLoad) run(ctx context.Context) {
 
 // ask makes the n-th request and notes its end.
 func (l *faultLoad) ask(ctx context.Context, n int, due time.Time) {
-	a := faultAnswer{due: due, post: n%postEvery == 0}
+	a := faultAnswer{due: due, begun: time.Now(), post: n%postEvery == 0}
 	method, body := http.MethodGet, ""
 	if a.post {
 		method, body = http.MethodPost, strings.Repeat("x", 512)

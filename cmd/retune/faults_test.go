@@ -17,7 +17,7 @@ func steadyAnswers(start time.Time, n int, serves bool) (all []faultAnswer) {
 		if i%4 == 0 && serves {
 			a.backend = victimName
 		}
-		a.end = a.due.Add(10 * time.Millisecond)
+		a.begun, a.end = a.due, a.due.Add(10*time.Millisecond)
 		all = append(all, a)
 	}
 	return all
@@ -31,11 +31,13 @@ func TestFaultFigures(t *testing.T) {
 	fault[1].ok, fault[1].end = false, fault[1].due.Add(2*time.Second)
 	fault[5].ok, fault[5].end = false, fault[5].due.Add(10*time.Second)
 	fault[6].end = fault[6].due.Add(3 * time.Second)
+	fault[7].begun = fault[7].due.Add(200 * time.Millisecond)
 	all = append(all, fault...)
 	all = append(all, steadyAnswers(ended, 60, false)...) // three seconds until it is back
 	all = append(all, steadyAnswers(ended.Add(3*time.Second), 100, true)...)
 	r := figures(all, began, ended)
 	require.Equal(t, 80, r.Requests)
+	require.Equal(t, 1, r.Late)
 	require.Equal(t, 2, r.Failed)
 	require.Equal(t, 1, r.Posts)
 	require.InDelta(t, 0.025, r.Share, 1e-9)
