@@ -397,11 +397,8 @@ func (l *loop) watch(b *server) {
 
 // lost sends elsewhere what waits for the answer of a backend that has been lost and can be sent once more.
 func (l *loop) lost(b *server) {
-	if stack := l.idles[b]; stack != nil {
-		for _, u := range stack.socks {
-			l.kill(u)
-		}
-		stack.socks = nil
+	for i := l.idles[b]; i != nil && i.top != nil; {
+		l.kill(i.top)
 	}
 	var waiting []*work
 	for s := l.answer.head; s != nil; s = s.next {
