@@ -111,9 +111,10 @@ func (b *Backend) End(l Load, now int64, elapsed time.Duration, o Outcome) {
 
 // Forget makes the backend as new, but for its requests in flight: for a measurement, whose arms have to begin alike.
 func (b *Backend) Forget() {
-	for _, e := range []*estimate{&b.latency.recent, &b.latency.peak, &b.latency.longRun, &b.capacity.service, &b.capacity.slots, &b.trouble.level} {
+	for _, e := range []*estimate{&b.latency.recent, &b.latency.peak, &b.latency.longRun, &b.capacity.service, &b.trouble.level} {
 		e.word.Store(0)
 	}
+	b.capacity.slots.word.Store(0)
 	b.latency.born.Store(0)
 }
 

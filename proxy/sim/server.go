@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"container/heap"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -25,7 +24,7 @@ type Server struct {
 	Failing  float64       // share of requests that fail, after FailsIn
 	FailsIn  time.Duration // 1 ms at first
 	model    Backend
-	free     instants // when each busy slot is free again
+	free     heap[instant] // when each busy slot is free again
 }
 
 func newServer(b Backend) *Server {
@@ -44,7 +43,7 @@ func (s *Server) serve(now int64, dice *rand.Rand) (took int64, o balance.Outcom
 	begins := s.slot(now)
 	ends := begins + int64(s.service(dice))
 	if s.model.Concurrency > 0 {
-		heap.Push(&s.free, ends)
+		s.free.push(instant(ends))
 	}
 	return ends - now, balance.Success
 }
@@ -54,7 +53,7 @@ func (s *Server) slot(now int64) int64 {
 	if s.model.Concurrency == 0 || len(s.free) < s.model.Concurrency {
 		return now
 	}
-	return max(now, heap.Pop(&s.free).(int64))
+	return max(now, int64(s.free.pop()))
 }
 
 // service draws a service time whose mean, not median, is the model's.
@@ -73,19 +72,10 @@ func (s *Server) expected(now int64) float64 {
 	if s.model.Concurrency == 0 || len(s.free) < s.model.Concurrency {
 		return s.mean()
 	}
-	return float64(max(0, s.free[0]-now)) + s.mean()
+	return float64(max(0, int64(s.free[0])-now)) + s.mean()
 }
 
-// instants is a heap of them, the earliest first.
-type instants []int64
+// instant is a point of the virtual clock.
+type instant int64
 
-func (h instants) Len() int           { return len(h) }
-func (h instants) Less(i, j int) bool { return h[i] < h[j] }
-func (h instants) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *instants) Push(x any)        { *h = append(*h, x.(int64)) }
-func (h *instants) Pop() any {
-	last := len(*h) - 1
-	x := (*h)[last]
-	*h = (*h)[:last]
-	return x
-}
+func (t instant) before(u instant) bool { return t < u }
