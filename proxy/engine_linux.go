@@ -89,8 +89,12 @@ func duplicate(ln *net.TCPListener) (*os.File, error) {
 	fd, dup := -1, error(nil)
 	err = raw.Control(func(d uintptr) {
 		// What is accepted inherits these.
-		_ = unix.SetsockoptInt(int(d), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
-		_ = unix.SetsockoptInt(int(d), unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
+		for _, o := range []struct{ level, option, value int }{
+			{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}, {unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 15}, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15},
+		} {
+			_ = unix.SetsockoptInt(int(d), o.level, o.option, o.value) // slower without, not wrong
+		}
 		fd, dup = unix.FcntlInt(d, unix.F_DUPFD_CLOEXEC, 0)
 	})
 	if err = errors.Join(err, dup); err != nil {

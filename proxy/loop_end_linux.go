@@ -50,7 +50,8 @@ func (l *loop) refuse(s *sock, fault *wire.Fault) {
 
 // answerOwn answers a call in place of a backend, and ends it.
 func (l *loop) answerOwn(w *work, status int, cause string) {
-	last := w.last || !w.body.Done()
+	l.log.Debug("a request failed", "status", status, "cause", cause)
+	last := w.last || !w.body.Done() || l.draining.Load()
 	l.out = l.appendOwn(l.out[:0], status, cause, last, w.toHEAD)
 	w.last = last
 	if l.say(w.client, l.out); !w.client.dead {
@@ -67,12 +68,13 @@ func (l *loop) say(s *sock, b []byte) {
 
 // done goes on after a call's answer has been written.
 func (l *loop) done(w *work) {
-	s, last, unfinished := w.client, w.last, !w.body.Done()
+	s, last := w.client, w.last
+	sending := !w.body.Done() || s.readable || len(s.unread) > 0
 	l.free(w)
 	switch {
 	case s.dead:
 	case last || l.draining.Load():
-		l.end(s, unfinished)
+		l.end(s, sending)
 	case s.waiting():
 		l.clientStall.arm(s, l.now)
 	default:
@@ -146,21 +148,28 @@ func (l *loop) answerLate(s *sock) {
 
 // handOver gives a connection to the full lane, with what has been read of it.
 func (l *loop) handOver(s *sock, data []byte) {
-	s.disarm()
 	read := bytes.Clone(data)
-	_ = unix.EpollCtl(l.ep, unix.EPOLL_CTL_DEL, s.fd, nil)
-	f := os.NewFile(uintptr(s.fd), "client")
-	conn, err := net.FileConn(f)
-	_ = f.Close()
-	l.socks[s.fd] = nil
-	s.fd, s.dead = -1, true
-	l.giveBack(&s.unread)
-	l.clients.Add(-1)
+	conn, err := l.detach(s)
+	l.kill(s)
 	if err != nil {
 		l.log.Warn("a connection can't be handed over", "error", err)
 		return
 	}
 	go l.handover.give(conn, read)
+}
+
+// detach makes a net.Conn of a client's connection. The loop's own descriptor stays until the end of the batch.
+func (l *loop) detach(s *sock) (net.Conn, error) {
+	if err := unix.EpollCtl(l.ep, unix.EPOLL_CTL_DEL, s.fd, nil); err != nil {
+		return nil, err
+	}
+	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "client")
+	defer func() { _ = f.Close() }()
+	return net.FileConn(f)
 }
 
 // drainIdle closes the connections that wait for a request.

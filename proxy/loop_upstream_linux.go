@@ -188,13 +188,13 @@ func (l *loop) upstreamEvent(u *sock, events uint32) {
 		}
 		return
 	}
-	if u.connecting {
-		l.connected(u, events&(unix.EPOLLHUP|unix.EPOLLERR) == 0)
-		return
-	}
 	if events&(unix.EPOLLIN|over) != 0 {
 		u.readable = true
 		u.eof = u.eof || events&over != 0
+	}
+	if u.connecting {
+		l.connected(u, events&(unix.EPOLLHUP|unix.EPOLLERR) == 0)
+		return
 	}
 	if events&unix.EPOLLOUT != 0 && u.waiting() {
 		if !l.flush(u) {
@@ -219,7 +219,7 @@ func (l *loop) connected(u *sock, ok bool) {
 		return
 	}
 	l.sendRequest(w)
-	l.pump(w.client)
+	l.pump(w.client) // more of the body
 }
 
 // pull passes on what there is of a call's answer, for a while.
