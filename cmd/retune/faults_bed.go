@@ -115,7 +115,7 @@ func (b *faultBed) measure(ctx context.Context, f fault, t faultTimes) (rows []f
 	}
 	ended := time.Now()
 	for time.Since(ended) < t.after && !allFairAgain(loads, began, ended) {
-		wait(ctx, time.Second)
+		wait(ctx, min(time.Second, t.after))
 	}
 	cease()
 	under.Wait()
