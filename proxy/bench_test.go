@@ -28,7 +28,7 @@ func BenchmarkForward(b *testing.B) {
 		}
 	}
 	p.pool.use(balance.P2CPeakEWMA, rules.Params{})
-	lane := &balancer{&chooser{p.pool, newBudget()}, instant{}}
+	lane := &balancer{&chooser{p.pool, p.pool.budget}, instant{}}
 	r := httptest.NewRequest("GET", "http://x/a?b=c", nil)
 	h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		res, err := lane.RoundTrip(r)

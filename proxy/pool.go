@@ -24,6 +24,7 @@ type pool struct {
 	meters *meters
 	log    *slog.Logger
 	probe  prober
+	budget *budget // of retries
 
 	route atomic.Pointer[route]
 
@@ -35,7 +36,7 @@ type pool struct {
 }
 
 func newPool(w *traffic.Window, c HealthConfig, m *meters, log *slog.Logger) *pool {
-	p := &pool{config: c, window: w, meters: m, log: log, probe: httpProber(c), algorithm: balance.RoundRobin}
+	p := &pool{config: c, window: w, meters: m, log: log, probe: httpProber(c), budget: newBudget(), algorithm: balance.RoundRobin}
 	m.watch(p)
 	return p
 }

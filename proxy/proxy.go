@@ -96,7 +96,7 @@ func New(c Config) (*Proxy, error) {
 		}
 	}
 	p.control = newControl(p, window, file)
-	p.choose = &chooser{p.pool, newBudget()}
+	p.choose = &chooser{p.pool, p.pool.budget}
 	p.forward, p.idle = newForwarder(p)
 	return p, nil
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"retune/proxy/balance"
 	"retune/proxy/traffic"
@@ -132,27 +133,41 @@ func idempotent(method string) bool {
 	return false
 }
 
-// A retry costs five requests' worth of credit: at most 20% extra, plus the floor that a quiet proxy starts with.
+// A retry costs five requests' worth of credit: at most 20% extra, plus the floor that a quiet proxy starts with. What
+// requests of the last retrySpan earned can be saved up: a backend that is lost leaves all at once what waited for it.
 const (
 	retryCost  = 5
 	retryFloor = 10 * retryCost
-	retryMost  = 200 * retryCost
+	retryMost  = 200 * retryCost // saved up, at least
+	retrySpan  = 10 * time.Second
 )
 
 // budget bounds retries, so that a failing backend's load is not doubled on the others. Each request earns one
 // credit, a retry spends retryCost.
-type budget struct{ credit atomic.Int64 }
+type budget struct {
+	credit, most atomic.Int64
+
+	ended, recent int64 // requests, in all and in the last retrySpan or so; follow's alone
+}
 
 func newBudget() *budget {
 	b := &budget{}
 	b.credit.Store(retryFloor)
+	b.most.Store(retryMost)
 	return b
 }
 
 func (b *budget) earn() {
-	if b.credit.Load() < retryMost {
+	if b.credit.Load() < b.most.Load() {
 		b.credit.Add(1)
 	}
+}
+
+// follow is told once a tick how many requests have ended.
+func (b *budget) follow(ended int64) {
+	b.recent += max(0, ended-b.ended) - b.recent/int64(retrySpan/tickTime)
+	b.ended = ended
+	b.most.Store(max(retryMost, b.recent))
 }
 
 func (b *budget) spend() bool {

@@ -107,6 +107,16 @@ func TestBudget(t *testing.T) {
 		b.earn()
 	}
 	require.EqualValues(t, retryMost, b.credit.Load())
+	for second := range int64(60) { // 5,000 requests a second
+		for tick := range int64(4) {
+			b.follow(5000*second + 1250*(tick+1))
+		}
+	}
+	require.InDelta(t, 50_000, b.most.Load(), 500, "what ten seconds earn")
+	for range 200 {
+		b.follow(300_000)
+	}
+	require.LessOrEqual(t, b.most.Load(), int64(retryMost), "and less again in quiet times")
 }
 
 // What is retried is decided by whether a second try can do harm.

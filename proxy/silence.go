@@ -27,11 +27,14 @@ type silence struct {
 	ask    time.Time // not before this: it has just answered
 }
 
-// suspectLocked returns checks of the backends that are silent, unless that is common.
+// suspectLocked looks what has ended since the last tick, and returns checks of the backends that are silent, unless
+// that is common.
 func (p *pool) suspectLocked(now time.Time) (due []checkup) {
+	all := uint64(0)
 	for _, s := range p.servers {
 		q := &s.health.silence
 		ended := s.requests.Load()
+		all += ended
 		switch {
 		case s.InFlight() == 0, ended != q.ended:
 			q.since = time.Time{}
@@ -40,6 +43,7 @@ func (p *pool) suspectLocked(now time.Time) (due []checkup) {
 		}
 		q.ended = ended
 	}
+	p.budget.follow(int64(all))
 	silent, common := p.silentLocked(now)
 	if common {
 		return nil
