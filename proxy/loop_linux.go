@@ -48,7 +48,6 @@ type loop struct {
 
 	socks  []*sock // by descriptor
 	idles  map[*server]*idles
-	lives  map[*server]*life // that are watched
 	timers []*timers
 	again  []*sock // have had their share of rounds
 	dead   []*sock // to be closed at the end of the batch
@@ -90,9 +89,10 @@ func newLoop(l *lane) (*loop, error) {
 	}
 	o := &loop{
 		lane: l, ep: ep, epoll: os.NewFile(uintptr(ep), "epoll"), wakeFD: wake, now: balance.Now(),
-		idles: map[*server]*idles{}, lives: map[*server]*life{}, buf: make([]byte, readSize),
+		idles: map[*server]*idles{}, buf: make([]byte, readSize),
 	}
 	o.initTimers()
+	l.choose.pool.onLoss(func(s *server) { o.tell(note{fd: -1, lost: s}) })
 	return o, nil
 }
 

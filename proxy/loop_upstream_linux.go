@@ -132,7 +132,6 @@ func (i *idles) remove(u *sock) {
 
 // dialTo begins a connection to a backend; nil when that can't even begin.
 func (l *loop) dialTo(b *server) *sock {
-	l.watch(b)
 	u := &sock{fd: -1, upstream: true, connecting: true, server: b}
 	if !b.address.IsValid() {
 		go l.dialByName(u, withPort(b.URL()))
@@ -385,14 +384,6 @@ func (l *loop) broken(w *work, neverSent bool) {
 		cause = "connect"
 	}
 	l.answerOwn(w, http.StatusBadGateway, cause)
-}
-
-// watch has the loop told when a backend is lost, once in its life.
-func (l *loop) watch(b *server) {
-	if life := b.life.Load(); l.lives[b] != life {
-		l.lives[b] = life
-		b.lost(func() { l.tell(note{fd: -1, lost: b}) })
-	}
 }
 
 // lost sends elsewhere what waits for the answer of a backend that has been lost and can be sent once more.

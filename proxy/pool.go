@@ -32,7 +32,8 @@ type pool struct {
 	servers   []*server  // in the order in which they came
 	algorithm balance.Algorithm
 	params    rules.Params
-	desperate bool // no backend is healthy, so all that aren't drained are used
+	losses    []func(*server) // who wants to know of them
+	desperate bool            // no backend is healthy, so all that aren't drained are used
 }
 
 func newPool(w *traffic.Window, c HealthConfig, m *meters, log *slog.Logger) *pool {

@@ -89,7 +89,7 @@ func (b *balancer) roundTrip(out *http.Request, s *seat) (*http.Response, error)
 		return b.transport.RoundTrip(out)
 	}
 	ctx, abandon := context.WithCancelCause(out.Context())
-	stop := s.lost(func() { abandon(errLost) })
+	stop := s.onceLost(func() { abandon(errLost) })
 	res, err := b.transport.RoundTrip(out.WithContext(ctx))
 	if stop() {
 		return res, err

@@ -20,7 +20,7 @@ type server struct {
 
 	failing  atomic.Int64         // failures since the last success: the passive health check
 	returned atomic.Int64         // instant of its last return to service (balance.Now); failures of before don't count
-	life     atomic.Pointer[life] // see lost
+	life     atomic.Pointer[life] // see onceLost
 	requests atomic.Uint64
 	errors   atomic.Uint64
 

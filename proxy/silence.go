@@ -97,6 +97,16 @@ func (p *pool) asked(s *server, err error, now time.Time) {
 	p.log.Warn("backend is down", "backend", s.ID(), "why", h.why)
 	p.rerouteLocked()
 	s.life.Load().end()
+	for _, f := range p.losses {
+		f(s)
+	}
+}
+
+// onLoss has f called of each backend that is lost, for as long as the pool lives. f may not wait.
+func (p *pool) onLoss(f func(*server)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.losses = append(p.losses, f)
 }
 
 // life lasts until its backend is lost: found silent and dead. A backend that comes back begins another.
@@ -110,10 +120,10 @@ func newLife() *life {
 	return &life{ctx, end}
 }
 
-// lost calls f, once and on a goroutine of its own, when the backend is lost: what waits for its answer can wait no
+// onceLost calls f, once and on a goroutine of its own, when the backend is lost: what waits for its answer can wait no
 // longer for any use. stop takes that back. Of a backend that is lost already it is never called: who picks it
 // nevertheless has no other.
-func (s *server) lost(f func()) (stop func() bool) {
+func (s *server) onceLost(f func()) (stop func() bool) {
 	ctx := s.life.Load().ctx
 	if ctx.Err() != nil {
 		return func() bool { return true }

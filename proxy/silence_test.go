@@ -42,8 +42,8 @@ func TestASilentBackendThatIsDeadIsLost(t *testing.T) {
 		w.sick["a"].Store(true)
 		w.hang("a", 1)
 		var told atomic.Int64
-		stop := w.server("a").lost(func() { told.Add(1) })
-		kept := w.server("a").lost(func() { told.Add(10) })
+		stop := w.server("a").onceLost(func() { told.Add(1) })
+		kept := w.server("a").onceLost(func() { told.Add(10) })
 		require.True(t, kept(), "one that has got its answer waits no more")
 		w.after(1250 * time.Millisecond)
 		require.Equal(t, "healthy", w.health("a"))
@@ -52,7 +52,7 @@ func TestASilentBackendThatIsDeadIsLost(t *testing.T) {
 		require.Equal(t, []string{"b", "c"}, w.routed())
 		require.EqualValues(t, 1, told.Load())
 		require.False(t, stop())
-		require.True(t, w.server("a").lost(func() { told.Add(100) })(), "who goes there in spite of it waits like any other")
+		require.True(t, w.server("a").onceLost(func() { told.Add(100) })(), "who goes there in spite of it waits like any other")
 
 		w.sick["a"].Store(false)
 		w.after(7 * time.Second)
