@@ -23,6 +23,8 @@ type ward struct {
 	t    *testing.T
 	sick map[string]*atomic.Bool
 	mute atomic.Bool // a sick one doesn't even answer its checks
+
+	checks atomic.Int64 // of all
 }
 
 // inWard runs a test over backends with these ids in a bubble of virtual time, with the checks running.
@@ -35,6 +37,7 @@ func inWard(t *testing.T, ids []string, test func(w *ward)) {
 			require.NoError(t, w.add(BackendConfig{ID: id, URL: &url.URL{Scheme: "http", Host: id}, Weight: 1}))
 		}
 		w.probe = func(ctx context.Context, s *server) error {
+			w.checks.Add(1)
 			if sick := w.sick[s.ID()]; sick == nil || !sick.Load() {
 				return nil
 			}
@@ -52,6 +55,13 @@ func inWard(t *testing.T, ids []string, test func(w *ward)) {
 		cancel()
 		<-ended
 	})
+}
+
+// judge changes how backends are judged.
+func (w *ward) judge(change func(*HealthConfig)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(&w.config)
 }
 
 // after lets time pass.

@@ -80,17 +80,11 @@ func (c *benchCmd) Run(ctx context.Context, o *output) error {
 }
 
 func (c *benchCmd) arms() (all []benchArm, err error) {
-	names := c.Algorithm
-	if len(names) == 0 {
-		for _, a := range balance.Algorithms() {
-			names = append(names, string(a))
-		}
+	fixed, err := c.fixed()
+	if err != nil {
+		return nil, err
 	}
-	for _, n := range names {
-		a := balance.Algorithm(strings.ToUpper(n))
-		if !a.Known() {
-			return nil, usage("no algorithm %q; there are %v", n, balance.Algorithms())
-		}
+	for _, a := range fixed {
 		all = append(all, benchArm{name: string(a), mode: steering.Mode{Mode: steering.Fixed, Algorithm: a}})
 	}
 	for _, file := range c.Rules {
@@ -106,6 +100,21 @@ func (c *benchCmd) arms() (all []benchArm, err error) {
 		all = append(all, benchArm{name: filepath.Base(file), mode: steering.Mode{Mode: steering.Adaptive}, version: v})
 	}
 	return all, nil
+}
+
+// fixed is the algorithms that were asked for; all without a wish.
+func (c *benchCmd) fixed() (list []balance.Algorithm, err error) {
+	for _, n := range c.Algorithm {
+		a := balance.Algorithm(strings.ToUpper(n))
+		if !a.Known() {
+			return nil, usage("no algorithm %q; there are %v", n, balance.Algorithms())
+		}
+		list = append(list, a)
+	}
+	if len(list) == 0 {
+		return balance.Algorithms(), nil
+	}
+	return list, nil
 }
 
 // testBed is demo backends and a proxy on free ports.

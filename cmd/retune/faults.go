@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
-
-	"retune/proxy/balance"
 )
 
 // The fault benchmark loses one of four equal backends in five ways and gets it back, under open load, with every
@@ -49,6 +46,9 @@ type faultRow struct {
 }
 
 func (c *benchCmd) faults(ctx context.Context, o *output) error {
+	if c.Reference || len(c.Scenario)+len(c.Rules) > 0 {
+		return usage("--faults brings its own load and rules: of what to measure it takes --algorithm alone")
+	}
 	algorithms, err := c.fixed()
 	if err != nil {
 		return err
@@ -71,21 +71,6 @@ func (c *benchCmd) faults(ctx context.Context, o *output) error {
 		rows = append(rows, r...)
 	}
 	return c.showFaults(o, rows)
-}
-
-// fixed is the algorithms that were asked for; all without a wish.
-func (c *benchCmd) fixed() (list []balance.Algorithm, err error) {
-	for _, n := range c.Algorithm {
-		a := balance.Algorithm(strings.ToUpper(n))
-		if !a.Known() {
-			return nil, usage("no algorithm %q; there are %v", n, balance.Algorithms())
-		}
-		list = append(list, a)
-	}
-	if len(list) == 0 {
-		return balance.Algorithms(), nil
-	}
-	return list, nil
 }
 
 func (c *benchCmd) showFaults(o *output, rows []faultRow) error {

@@ -182,8 +182,9 @@ func (c *child) keep(ctx context.Context, log *slog.Logger, stderr io.Writer) {
 }
 
 func (c *child) run(ctx context.Context, stderr io.Writer) error {
-	exe, err := c.exe, error(nil)
+	exe := c.exe
 	if exe == "" {
+		var err error
 		if exe, err = os.Executable(); err != nil {
 			return err
 		}
