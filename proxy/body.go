@@ -43,7 +43,8 @@ func (h *heldBody) Read(p []byte) (int, error) {
 	}
 	n, err := h.src.Read(p)
 	switch {
-	case err == io.EOF:
+	case err == io.EOF: // which comes with the last byte of a known length
+		h.visit.whole.Store(true)
 		for name := range h.trailer { // declared ones alone: the head is on its way
 			h.trailer[name] = h.visit.request.Trailer[name]
 		}

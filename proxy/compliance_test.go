@@ -39,6 +39,7 @@ var contenders = []contender{
 
 // eachEngine runs a group of checks against every engine.
 func eachEngine(t *testing.T, checks func(t *testing.T, e contender)) {
+	t.Parallel()
 	for _, e := range contenders {
 		t.Run(strings.ReplaceAll(string(e.Engine), "/", "-"), func(t *testing.T) {
 			t.Parallel()

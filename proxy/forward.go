@@ -55,6 +55,7 @@ type visit struct {
 	answer   func() error          // closes its answer
 	failed   bool                  // its answer is a failure: 5xx, or none that can be passed on
 	answered atomic.Bool           // an answer's head has come
+	whole    atomic.Bool           // the client's body has come to its end
 	broken   atomic.Pointer[error] // the client's body broke off, with this: nobody else is to blame
 }
 
@@ -133,7 +134,7 @@ func (p *Proxy) visit(proxy http.Handler, w http.ResponseWriter, r *http.Request
 		_ = rc.SetReadDeadline(time.Now()) // the transport waits for whoever reads the client's body
 	})
 	defer v.leave()
-	w = &interim{w, !r.ProtoAtLeast(1, 1)}
+	w = &answerWriter{w, v}
 	if r.ContentLength != 0 && r.ProtoMajor == 1 {
 		// Else net/http would hold an answer back until it has read the body, or has lost it.
 		_ = rc.EnableFullDuplex()

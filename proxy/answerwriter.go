@@ -1,0 +1,46 @@
+package proxy
+
+import (
+	"net/http"
+	"strings"
+)
+
+// answerWriter is the client's side of the full lane. It does what RFC 9110 §15.2 and RFC 9112 §9.6 ask for and
+// net/http and ReverseProxy leave out: no interim answer (1xx) goes to a client of HTTP/1.0, which would take it for
+// the answer; none takes along what concerns the backend's connection alone; and a client whose body was answered
+// before its end is told that the connection ends.
+type answerWriter struct {
+	http.ResponseWriter
+	visit *visit
+}
+
+// WriteHeader writes the head of an interim answer or of the final one.
+func (w *answerWriter) WriteHeader(status int) {
+	r := w.visit.request
+	switch {
+	case status == http.StatusSwitchingProtocols:
+	case status < 200 && !r.ProtoAtLeast(1, 1):
+		return
+	case status < 200:
+		dropHopByHop(w.Header())
+	case r.ContentLength != 0 && r.ProtoMajor == 1 && !w.visit.whole.Load():
+		w.Header().Set("Connection", "close")
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap gives http.ResponseController the rest of the writer.
+func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// dropHopByHop removes the headers for one connection, those that Connection names, and what is the proxy's alone
+// to say.
+func dropHopByHop(h http.Header) {
+	for _, line := range h["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Te", "Upgrade", "X-Retune-Error"} {
+		delete(h, name)
+	}
+}
