@@ -57,7 +57,7 @@ generate: postgres ## Generate the pages from web/*.templ and the queries from o
 	$(GO) generate ./...
 
 .PHONY: bench
-bench: bench-picks bench-algorithms bench-load bench-proxy ## Every benchmark
+bench: bench-picks bench-algorithms bench-load bench-faults bench-proxy ## Every benchmark
 
 .PHONY: bench-picks
 bench-picks: ## Work per request in ns and allocations: a pick among 4 and 1,000 backends, the records at two threads
