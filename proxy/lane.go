@@ -28,6 +28,18 @@ const (
 	EngineNetHTTP Engine = "net/http"
 )
 
+const (
+	// mostIdle bounds the idle connections to one backend: all of them, or of one event loop.
+	mostIdle = 512
+	// clientStall is for how long a client may take nothing of its answer.
+	clientStall = 80 * time.Second
+	// lingerTime is how long a connection whose last answer was given is read from before it closes: with unread bytes in
+	// the socket the system would reset it, and take the answer with it.
+	lingerTime = 500 * time.Millisecond
+)
+
+var headEnd = []byte("\r\n\r\n")
+
 // lane is what every fast lane works with, whatever its engine.
 type lane struct {
 	choose   *chooser

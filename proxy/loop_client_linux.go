@@ -145,8 +145,6 @@ func (l *loop) used(s *sock, data []byte, kept bool, n int) {
 	}
 }
 
-var headEnd = []byte("\r\n\r\n")
-
 // readHead looks for the next request.
 func (l *loop) readHead(s *sock) bool {
 	if s.waiting() {

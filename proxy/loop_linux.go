@@ -26,9 +26,6 @@ const (
 	// spareBuffers and spareCalls are how many of each a loop keeps for later.
 	spareBuffers, spareCalls = 64, 1024
 	largestSpare             = 32 << 10
-
-	clientStall = 80 * time.Second // for how long a client may take nothing of its answer
-	lingerTime  = 500 * time.Millisecond
 )
 
 // loop serves its share of the clients' connections, on one goroutine: everything below belongs to that, but for the

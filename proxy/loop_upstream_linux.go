@@ -12,9 +12,6 @@ import (
 	"retune/proxy/traffic"
 )
 
-// mostIdle bounds the idle connections to one backend, on one loop.
-const mostIdle = 512
-
 // attempt sends a call's request to its backend, on a connection that is there or, when fresh is set, on a new one.
 func (l *loop) attempt(w *work, fresh bool) {
 	var u *sock

@@ -17,6 +17,7 @@ type server struct {
 	pool    *pool
 	tally   *traffic.Tally
 	address netip.AddrPort // of its URL; invalid when that has a name
+	spares  spares         // idle connections of the goroutine engine
 
 	failing  atomic.Int64         // failures since the last success: the passive health check
 	returned atomic.Int64         // instant of its last return to service (balance.Now); failures of before don't count

@@ -1,0 +1,47 @@
+//go:build !unix || portable
+
+package proxy
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+// system has what a stream needs where nothing but net is there.
+type system struct{ first [1]byte }
+
+// fill reads more, at least a byte. The stream is not full.
+func (s *stream) fill() error {
+	if s.in == nil { // wait without an inbox
+		n, err := s.Read(s.first[:])
+		if n > 0 {
+			s.w += copy(s.space(), s.first[:])
+			return nil
+		}
+		return err
+	}
+	n, err := s.Read(s.space())
+	if n > 0 {
+		s.w += n
+		return nil
+	}
+	return err
+}
+
+// ask sends out and reads what comes back first. When the system has not taken all of it soon, nothing was read.
+func (s *stream) ask(out []byte, _ bool) (sent int, err error) {
+	_ = s.SetWriteDeadline(time.Now().Add(watchAfter))
+	sent, err = s.Write(out)
+	_ = s.SetWriteDeadline(time.Time{})
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return sent, nil
+	}
+	return sent, s.fill() // what it said before it closed is still there
+}
+
+// canLook says whether usedUp knows.
+const canLook = false
+
+// usedUp can't be told without a wait.
+func (s *stream) usedUp() bool { return false }
