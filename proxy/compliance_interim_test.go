@@ -3,6 +3,7 @@ package proxy
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -50,6 +51,16 @@ func TestComplianceInterim(t *testing.T) {
 			if a.get("Connection") == "close" {
 				c.ended() // what the client would send next may be the body or a request
 			}
+		})
+		check(t, "no word from the backend", func(t *testing.T) {
+			b := rawBackend(t, func(conn *rawConn) { _, _ = conn.rest() })
+			p := e.start(t, func(c *Config) { c.RequestTimeout = 300 * time.Millisecond }, b)
+			c := p.connect()
+			c.send(expect)
+			a := c.answer("POST")
+			require.Equal(t, 504, a.status(), "not the client's fault: %s", a.head)
+			require.Equal(t, "timeout", a.get("X-Retune-Error"))
+			require.EqualValues(t, 1, p.statusOf("a").Errors)
 		})
 		check(t, "the client doesn't wait", func(t *testing.T) {
 			b := rawBackend(t, answering(ok))

@@ -137,13 +137,19 @@ func (l *loop) headLate(s *sock) {
 // answerLate ends a call that has stood still for too long: the client's fault while the rest of its body is due.
 func (l *loop) answerLate(s *sock) {
 	w := s.work
-	if u := w.upstream; !w.body.Done() && u != nil && !u.waiting() {
+	if u := w.upstream; !w.body.Done() && u != nil && !u.waiting() && !w.expecting() {
 		l.refuseBody(w, wire.BodyTime)
 		return
 	}
 	w.end(l.now, traffic.Failure)
 	l.drop(w)
 	l.answerOwn(w, http.StatusGatewayTimeout, "timeout")
+}
+
+// expecting reports whether the client waits for the backend to say 100 Continue before it sends the body.
+func (w *work) expecting() bool {
+	head, body, _ := bytes.Cut(w.out, headEnd)
+	return w.whole && len(body) == 0 && w.interim == 0 && bytes.Contains(bytes.ToLower(head), []byte("\r\nexpect:"))
 }
 
 // handOver gives a connection to the full lane, with what has been read of it.
