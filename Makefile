@@ -13,6 +13,8 @@ PACKAGES_AT_ONCE ?= 2
 TEST_FLAGS ?=
 # More flags for bench-proxy; `bin/peers -help` lists them.
 BENCH_PROXY ?=
+# How long the soak lasts.
+SOAK ?= 30m
 
 .PHONY: help
 help: ## List what can be made
@@ -39,6 +41,10 @@ test: postgres chromium ## Run the whole test suite, unit to end-to-end, bringin
 .PHONY: race
 race: postgres chromium ## The whole suite under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -p $(PACKAGES_AT_ONCE) -timeout 20m $(TEST_FLAGS) ./...
+
+.PHONY: soak
+soak: ## The proxy under load with backends that die, hang and come and go, and new rules every second, for SOAK=30m
+	$(GO) test ./cmd/retune -run '^TestSoak$$' -count 1 -soak $(SOAK) -v -timeout 24h
 
 .PHONY: lint
 lint: ## gofmt, go vet, golangci-lint, and whether generated files are up to date

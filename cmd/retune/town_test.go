@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -28,6 +29,11 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if *soakBackend != "" {
+		fmt.Fprintln(os.Stderr, serveSoak(*soakBackend))
+		os.Exit(1)
+	}
 	dir, err := os.MkdirTemp("", "retune-test-")
 	if err == nil {
 		program = filepath.Join(dir, "retune")
@@ -92,6 +98,11 @@ func (w *town) path(name ...string) string { return filepath.Join(append([]strin
 
 // start runs a role; stop ends it at the end of the test.
 func (w *town) start(name string, args ...string) *process {
+	w.t.Helper()
+	return w.startProgram(program, name, args...)
+}
+
+func (w *town) startProgram(program, name string, args ...string) *process {
 	w.t.Helper()
 	p := &process{cmd: exec.Command(program, args...), log: &bytes.Buffer{}, done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), "RETUNE_LOG_FORMAT=text")
@@ -178,7 +189,13 @@ func isLoadDriver(pid string) bool {
 
 // stop ends everything, the orchestrator first, and shows the logs of a test that failed.
 func (w *town) stop() {
-	for _, name := range []string{"orchestrator", "proxy", "backends"} {
+	order := []string{"orchestrator", "proxy"}
+	for name := range w.procs {
+		if !slices.Contains(order, name) {
+			order = append(order, name)
+		}
+	}
+	for _, name := range order {
 		p := w.procs[name]
 		if p == nil {
 			continue
