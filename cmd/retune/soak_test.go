@@ -126,12 +126,16 @@ func (s *soak) startBackend(i int) {
 // happen lets everything happen that is due, until ctx ends and no fault is under way.
 func (s *soak) happen(ctx context.Context) {
 	const turn = 10 * time.Second // after which the faults come again
+	reloads := time.Second
+	if *soakFor == 0 { // so that every algorithm has its turn
+		reloads = shortSoak / 12
+	}
 	timetable := []struct {
 		at, every time.Duration
 		do        func()
 	}{
 		{0, time.Second, s.sample},
-		{500 * time.Millisecond, min(time.Second, shortSoak/12), s.reload},
+		{500 * time.Millisecond, reloads, s.reload},
 		{30 * time.Second, 30 * time.Second, s.progress},
 		{800 * time.Millisecond, turn, s.forgive},
 		{time.Second, turn, s.killFirst},
