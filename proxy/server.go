@@ -23,6 +23,7 @@ type server struct {
 	returned atomic.Int64         // instant of its last return to service (balance.Now); failures of before don't count
 	life     atomic.Pointer[life] // see onceLost
 	requests atomic.Uint64
+	aborted  atomic.Uint64 // of them, by their clients
 	errors   atomic.Uint64
 
 	health   health // guarded by pool.mu
@@ -48,10 +49,14 @@ func (s *seat) count(l balance.Load, began, now, elapsed int64, o traffic.Outcom
 		s.pool.failed(s.server, began)
 	default:
 		s.End(l, now, e, balance.Aborted)
+		s.aborted.Add(1)
 	}
 	s.requests.Add(1)
 	s.meters.requests.Inc()
 }
+
+// ended is how many requests the backend has ended itself, well or badly.
+func (s *server) ended() uint64 { return s.requests.Load() - s.aborted.Load() }
 
 // addressOfURL is where a URL points to without asking anybody: invalid when its host is a name.
 func addressOfURL(u *url.URL) netip.AddrPort {

@@ -19,9 +19,10 @@ const (
 	leastAnswer = time.Second
 )
 
-// silence is since when no request of a backend has ended while some were waiting, to a tick's precision.
+// silence is since when no request of a backend has ended while some were waiting, to a tick's precision. That clients
+// give up breaks no silence.
 type silence struct {
-	ended  uint64    // requests that had ended at the last tick
+	ended  uint64    // requests that had ended at the last tick, those aside that clients gave up
 	since  time.Time // zero: it is not silent
 	asking bool
 	ask    time.Time // not before this: it has just answered
@@ -33,8 +34,8 @@ func (p *pool) suspectLocked(now time.Time) (due []checkup) {
 	all := uint64(0)
 	for _, s := range p.servers {
 		q := &s.health.silence
-		ended := s.requests.Load()
-		all += ended
+		ended := s.ended()
+		all += s.requests.Load()
 		switch {
 		case s.InFlight() == 0, ended != q.ended:
 			q.since = time.Time{}
@@ -89,7 +90,7 @@ func (p *pool) asked(s *server, err error, now time.Time) {
 		h.silence.ask = now.Add(p.config.Interval)
 		return
 	}
-	if !h.up() || s.removed || s.requests.Load() != h.silence.ended || h.silence.since.IsZero() {
+	if !h.up() || s.removed || s.ended() != h.silence.ended || h.silence.since.IsZero() {
 		return
 	}
 	h.down, h.against = true, 0

@@ -60,6 +60,23 @@ func TestASilentBackendThatIsDeadIsLost(t *testing.T) {
 	})
 }
 
+// Clients that give up hide no silence.
+func TestGivingUpIsNoAnswer(t *testing.T) {
+	inWard(t, []string{"a", "b", "c"}, func(w *ward) {
+		w.usually(50*time.Millisecond, "a", "b", "c")
+		w.after(time.Second)
+		w.mute.Store(true)
+		w.sick["a"].Store(true)
+		w.hang("a", 1)
+		for n := 0; n < 20 && w.health("a") == "healthy"; n++ {
+			given := w.hang("a", 1)
+			w.after(100 * time.Millisecond)
+			given[0].end(balance.Now(), traffic.Aborted)
+		}
+		require.Equal(t, "unhealthy", w.health("a"))
+	})
+}
+
 // Silence alone proves nothing: who answers the check, be it that it is not well, stays, and is not asked all the time.
 func TestASilentBackendThatAnswersItsCheckStays(t *testing.T) {
 	for _, sick := range []bool{false, true} {
