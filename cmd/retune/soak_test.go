@@ -176,12 +176,20 @@ func (s *soak) reviveFirst() { s.startBackend(0) }
 
 func (s *soak) hangFirst() {
 	s.begin("hung")
-	require.NoError(s.t, s.procs[soakID(0)].cmd.Process.Signal(syscall.SIGSTOP))
+	s.signalFirst(syscall.SIGSTOP)
 }
 
 func (s *soak) wakeFirst() {
-	require.NoError(s.t, s.procs[soakID(0)].cmd.Process.Signal(syscall.SIGCONT))
+	s.signalFirst(syscall.SIGCONT)
 	s.faults[len(s.faults)-1].to = time.Now().Add(faultSlack)
+}
+
+func (s *soak) signalFirst(sig os.Signal) {
+	s.t.Helper()
+	p := s.procs[soakID(0)]
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatalf("%v for %s, which somebody else has ended (%v): %v", sig, soakID(0), p.cmd.ProcessState, err)
+	}
 }
 
 // forgive lets the first backend have its share at once: without, it would soon be ejected for a minute.
