@@ -179,6 +179,12 @@ func (c *call) mayRetry(neverSent bool) bool {
 	return c.tries < 2 && c.whole && !c.started && (neverSent || c.idempotent)
 }
 
+// expecting reports whether the client waits for the backend to say 100 Continue before it sends the body.
+func (c *call) expecting() bool {
+	head, body, _ := bytes.Cut(c.out, headEnd)
+	return c.whole && len(body) == 0 && c.interim == 0 && bytes.Contains(bytes.ToLower(head), []byte("\r\nexpect:"))
+}
+
 // heed reads a head of the backend's answer and appends the client's to dst, when it has to be another; direct: head
 // goes as it is. An interim answer leaves answered as it was. More heads than that, or ones that nobody asked for, are
 // a fault.

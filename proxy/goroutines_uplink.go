@@ -73,7 +73,7 @@ func (t *task) fails(u *upstream, err error) {
 func (t *task) clientIsDue() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.body.Done() && !t.sending.Load()
+	return !t.body.Done() && !t.sending.Load() && !t.expecting()
 }
 
 // carry is the goroutine.

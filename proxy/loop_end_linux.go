@@ -146,12 +146,6 @@ func (l *loop) answerLate(s *sock) {
 	l.answerOwn(w, http.StatusGatewayTimeout, "timeout")
 }
 
-// expecting reports whether the client waits for the backend to say 100 Continue before it sends the body.
-func (w *work) expecting() bool {
-	head, body, _ := bytes.Cut(w.out, headEnd)
-	return w.whole && len(body) == 0 && w.interim == 0 && bytes.Contains(bytes.ToLower(head), []byte("\r\nexpect:"))
-}
-
 // handOver gives a connection to the full lane, with what has been read of it.
 func (l *loop) handOver(s *sock, data []byte) {
 	read := bytes.Clone(data)
