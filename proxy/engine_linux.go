@@ -51,6 +51,7 @@ func (e *epollEngine) serve(ln *net.TCPListener) error {
 	}
 	g.Go(func() error {
 		<-e.closed
+		_ = listening.Close() // close may have come before there was one
 		for _, l := range loops {
 			l.tell(note{fd: -1, stop: true})
 		}
