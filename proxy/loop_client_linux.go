@@ -29,7 +29,7 @@ func (l *loop) accepted(fd int, addr netip.Addr) {
 	}
 	l.head.arm(s, l.now)
 	if l.draining.Load() {
-		l.kill(s)
+		l.letGo(s)
 	}
 }
 

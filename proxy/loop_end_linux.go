@@ -54,16 +54,18 @@ func (l *loop) answerOwn(w *work, status int, cause string) {
 	last := w.last || !w.body.Done() || l.draining.Load()
 	l.out = l.appendOwn(l.out[:0], status, cause, last, w.toHEAD)
 	w.last = last
-	if l.say(w.client, l.out); !w.client.dead {
+	if l.say(w.client, l.out) {
 		l.done(w)
 	}
 }
 
-// say sends to a client, which is gone when that can't be done.
-func (l *loop) say(s *sock, b []byte) {
-	if _, ok := l.send(s, b); !ok {
+// say sends to a client; when that can't be done it is gone, its call with it, and say returns false.
+func (l *loop) say(s *sock, b []byte) bool {
+	_, ok := l.send(s, b)
+	if !ok {
 		l.clientGone(s)
 	}
+	return ok
 }
 
 // done goes on after a call's answer has been written.
@@ -175,8 +177,18 @@ func (l *loop) detach(s *sock) (net.Conn, error) {
 // drainIdle closes the connections that wait for a request.
 func (l *loop) drainIdle() {
 	for _, s := range l.socks {
-		if s != nil && !s.upstream && s.work == nil && s.closing == open && !s.waiting() {
-			l.kill(s)
+		if s != nil && !s.upstream {
+			l.letGo(s)
 		}
+	}
+}
+
+// letGo closes a client's connection that waits for a request, after what it is still taking. One that has begun to
+// come is served.
+func (l *loop) letGo(s *sock) {
+	s.readable = true // the event that says so may not have been handled yet
+	l.pump(s)
+	if s.work == nil && s.closing == open && len(s.unread) == 0 {
+		l.end(s, false)
 	}
 }

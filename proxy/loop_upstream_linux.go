@@ -33,11 +33,12 @@ func (l *loop) attempt(w *work, fresh bool) {
 	}
 }
 
-// sendRequest sends what has been taken of the request.
+// sendRequest sends what has been taken of the request, and what has come of its body since then.
 func (l *loop) sendRequest(w *work) {
 	n, ok := l.send(w.upstream, w.out)
 	switch {
 	case ok:
+		l.pump(w.client)
 	case n == 0 && w.reused: // it had been closed: nothing has reached the backend
 		l.drop(w)
 		l.attempt(w, true)
@@ -188,34 +189,39 @@ func (l *loop) upstreamEvent(u *sock, events uint32) {
 		u.readable = true
 		u.eof = u.eof || events&over != 0
 	}
-	if u.connecting {
+	switch {
+	case u.connecting:
 		l.connected(u, events&(unix.EPOLLHUP|unix.EPOLLERR) == 0)
+	case events&unix.EPOLLOUT != 0 && u.waiting():
+		l.taken(u)
+	}
+	if u.work == w { // what has come may have come with the connection
+		l.pull(w)
+	}
+}
+
+// taken goes on when a backend takes more of a request.
+func (l *loop) taken(u *sock) {
+	w := u.work
+	if !l.flush(u) {
+		l.unsent(w)
 		return
 	}
-	if events&unix.EPOLLOUT != 0 && u.waiting() {
-		if !l.flush(u) {
-			l.unsent(w)
-			return
-		}
-		l.pump(w.client)
-		if u.work != w {
-			return
-		}
+	if !w.answered {
+		l.answer.arm(w.client, l.now)
 	}
-	l.pull(w)
+	l.pump(w.client)
 }
 
 // connected goes on when a new connection is there, or can't be had.
 func (l *loop) connected(u *sock, ok bool) {
 	u.disarm()
 	u.connecting = false
-	w := u.work
 	if !ok {
-		l.broken(w, true)
+		l.broken(u.work, true)
 		return
 	}
-	l.sendRequest(w)
-	l.pump(w.client) // more of the body
+	l.sendRequest(u.work)
 }
 
 // pull passes on what there is of a call's answer, for a while.
@@ -286,7 +292,7 @@ func (l *loop) answerHeads(w *work, data []byte) {
 			l.passOn(w, data, end, edited)
 			return
 		}
-		if l.say(w.client, edited); w.client.dead {
+		if !l.say(w.client, edited) {
 			return
 		}
 		data = data[end:]
@@ -346,7 +352,7 @@ func (l *loop) paused(s *sock) {
 // completed ends a call whose answer has come whole.
 func (l *loop) completed(w *work) {
 	w.end(l.now, traffic.Success)
-	if u := w.upstream; w.reusable && w.body.Done() && !u.eof && !u.waiting() {
+	if u := w.upstream; w.reusable && w.body.Done() && !u.eof && !u.waiting() && (!u.readable || u.alive()) {
 		l.giveBack(&u.unread)
 		w.upstream, u.work = nil, nil
 		l.putIdle(u)

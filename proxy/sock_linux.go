@@ -110,7 +110,8 @@ func (s *sock) write(b []byte) (n int, ok bool) {
 func (s *sock) alive() bool {
 	var b [1]byte
 	_, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(&b)), 1, unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
-	return e == unix.EAGAIN
+	s.readable = e != unix.EAGAIN
+	return !s.readable
 }
 
 func epollWait(ep uintptr, events []unix.EpollEvent) int {
