@@ -120,6 +120,7 @@ type soakLoad struct {
 	client   *http.Client
 	named    atomic.Int64
 	inFlight atomic.Int64
+	trouble  atomic.Bool // a backend is not well
 
 	mu      sync.Mutex // guards what follows
 	ended   int
@@ -127,11 +128,13 @@ type soakLoad struct {
 	byKind  map[string]int
 	failed  []soakAnswer
 	latency *hdrhistogram.Histogram // of good answers, from when they were due, in µs
+	calm    *hdrhistogram.Histogram // of those without trouble
 }
 
 func newSoakLoad(addr string) *soakLoad {
+	histogram := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, time.Minute.Microseconds(), 3) }
 	return &soakLoad{
-		addr: addr, byKind: map[string]int{}, latency: hdrhistogram.New(1, int64(time.Minute/time.Microsecond), 3),
+		addr: addr, byKind: map[string]int{}, latency: histogram(), calm: histogram(),
 		client: &http.Client{Timeout: patience, Transport: &http.Transport{
 			MaxIdleConnsPerHost: 4096, DisableCompression: true, ExpectContinueTimeout: patience,
 			IdleConnTimeout: 30 * time.Second, // before the proxy ends it
@@ -144,6 +147,7 @@ func (l *soakLoad) next(due time.Time) {
 	n := l.named.Add(1)
 	a := soakAnswer{n: n, id: "r" + strconv.FormatInt(n, 10), due: due}
 	l.inFlight.Add(1)
+	calm := !l.trouble.Load()
 	at := int(n * 37 % 100) // 37 has no divisor of a hundred: all kinds come, in turn
 	for _, k := range soakKinds {
 		if at -= k.share; at < 0 {
@@ -162,7 +166,11 @@ func (l *soakLoad) next(due time.Time) {
 	case a.aborted:
 		l.aborted++
 	case a.ok():
-		_ = l.latency.RecordValue(max(1, a.end.Sub(due).Microseconds()))
+		took := max(1, a.end.Sub(due).Microseconds())
+		_ = l.latency.RecordValue(took)
+		if calm && !l.trouble.Load() {
+			_ = l.calm.RecordValue(took)
+		}
 	default:
 		l.failed = append(l.failed, a)
 	}
@@ -327,7 +335,12 @@ func (l *soakLoad) summary(took time.Duration) string {
 	for _, k := range soakKinds {
 		fmt.Fprintf(&s, "  %-26s %d\n", k.name, l.byKind[k.name])
 	}
-	ms := func(q float64) float64 { return float64(l.latency.ValueAtQuantile(q)) / 1000 }
-	fmt.Fprintf(&s, "latency              p50 %.1f ms, p99 %.1f ms, at most %.0f ms\n", ms(50), ms(99), ms(100))
+	for _, of := range []struct {
+		what string
+		h    *hdrhistogram.Histogram
+	}{{"latency", l.latency}, {"  without trouble", l.calm}} {
+		ms := func(q float64) float64 { return float64(of.h.ValueAtQuantile(q)) / 1000 }
+		fmt.Fprintf(&s, "%-20s p50 %.1f ms, p99 %.1f ms, at most %.0f ms\n", of.what, ms(50), ms(99), ms(100))
+	}
 	return s.String()
 }

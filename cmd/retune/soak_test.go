@@ -162,6 +162,7 @@ func (s *soak) happen(ctx context.Context) {
 func (s *soak) faulty() bool { return len(s.faults) > 0 && s.faults[len(s.faults)-1].to.IsZero() }
 
 func (s *soak) begin(kind string) {
+	s.load.trouble.Store(true)
 	s.faults = append(s.faults, &soakFault{kind: kind, from: time.Now(), inFlight: s.load.inFlight.Load()})
 }
 
@@ -172,7 +173,10 @@ func (s *soak) killFirst() {
 	s.faults[len(s.faults)-1].to = time.Now().Add(faultSlack)
 }
 
-func (s *soak) reviveFirst() { s.startBackend(0) }
+func (s *soak) reviveFirst() {
+	s.startBackend(0)
+	s.load.trouble.Store(false)
+}
 
 func (s *soak) hangFirst() {
 	s.begin("hung")
@@ -181,6 +185,7 @@ func (s *soak) hangFirst() {
 
 func (s *soak) wakeFirst() {
 	s.signalFirst(syscall.SIGCONT)
+	s.load.trouble.Store(false)
 	s.faults[len(s.faults)-1].to = time.Now().Add(faultSlack)
 }
 
