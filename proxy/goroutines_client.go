@@ -102,7 +102,7 @@ func (c *client) await(since int64, limit time.Duration) error {
 		if c.in == nil && c.draining.Load() {
 			return io.EOF
 		}
-		err := c.fill()
+		err := c.wait()
 		c.now = balance.Now()
 		if !c.late(err) {
 			return err

@@ -13,20 +13,26 @@ type system struct{ first [1]byte }
 
 // fill reads more, at least a byte. The stream is not full.
 func (s *stream) fill() error {
-	if s.in == nil { // wait without an inbox
-		n, err := s.Read(s.first[:])
-		if n > 0 {
-			s.w += copy(s.space(), s.first[:])
-			return nil
-		}
-		return err
-	}
 	n, err := s.Read(s.space())
+	s.w += n
+	s.settle()
 	if n > 0 {
-		s.w += n
-		return nil
+		return nil // an error that came with bytes comes again
 	}
 	return err
+}
+
+// wait is fill for a stream that may be quiet for long: it waits without an inbox, and reads a byte.
+func (s *stream) wait() error {
+	if s.in != nil {
+		return s.fill()
+	}
+	n, err := s.Read(s.first[:])
+	if n == 0 {
+		return err
+	}
+	s.w += copy(s.space(), s.first[:])
+	return nil
 }
 
 // ask sends out and reads what comes back first. When the system has not taken all of it soon, nothing was read.

@@ -32,6 +32,9 @@ func (s *stream) fill() error {
 	return s.err
 }
 
+// wait is fill for a stream that may be quiet for long.
+func (s *stream) wait() error { return s.fill() }
+
 func (s *stream) readStep(fd uintptr) bool {
 	n, err := retryRead(fd, s.space())
 	switch {
