@@ -86,7 +86,7 @@ func (p *pool) returnLocked(s *server, now time.Time) {
 	s.failing.Store(int64(p.config.Failures - 1))
 	s.returned.Store(balance.Now())
 	s.health.silence = silence{}
-	s.life.Store(newLife())
+	s.revive()
 }
 
 // healthLocked names the health in one word, with the reason.
@@ -107,7 +107,7 @@ func (s *server) healthLocked(now time.Time) (health, why string) {
 
 // failed is the passive check: it is told of each request that failed, and costs little until one too many has. What
 // began before the backend came back says nothing of how it is now.
-func (p *pool) failed(s *server, began int64) { p.failedAs(s, began, 1) }
+func (p *pool) failed(s *server, began int64) { p.failedAs(s, began, 1, "requests fail") }
 
 // stalled is told of an answer that stopped in the middle of a body whose length was announced, for stallTime so far.
 // It weighs as much as half of what ejects a backend: health checks pass all the while, and an algorithm that goes by
@@ -117,22 +117,22 @@ func (p *pool) stalled(s *server, began int64) {
 	_, common := p.silentLocked(time.Now())
 	p.mu.Unlock()
 	if !common {
-		p.failedAs(s, began, (p.config.Failures+1)/2)
+		p.failedAs(s, began, (p.config.Failures+1)/2, "answers stop in the middle of their body")
 	}
 }
 
-func (p *pool) failedAs(s *server, began int64, weight int) {
+func (p *pool) failedAs(s *server, began int64, weight int, why string) {
 	if began < s.returned.Load() {
 		return
 	}
 	most := int64(p.config.Failures)
 	if n := s.failing.Add(int64(weight)); n/most != (n-int64(weight))/most {
-		p.eject(s, time.Now())
+		p.eject(s, why+", with no success between them", time.Now())
 	}
 }
 
 // eject takes a backend out for a time, unless more than half of the backends would then be out.
-func (p *pool) eject(s *server, now time.Time) {
+func (p *pool) eject(s *server, why string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := &s.health
@@ -148,7 +148,7 @@ func (p *pool) eject(s *server, now time.Time) {
 	}
 	h.until = now.Add(min(p.config.Ejection<<min(h.ejections, 20), p.config.Longest))
 	h.ejections++
-	h.why = fmt.Sprintf("%d requests failed in a row", p.config.Failures)
+	h.why = why
 	p.meters.ejections(s.ID()).Inc()
 	p.log.Warn("backend ejected", "backend", s.ID(), "until", h.until, "ejections", h.ejections, "why", h.why)
 	p.rerouteLocked()
@@ -164,7 +164,7 @@ func (p *pool) forget(now time.Time) {
 		s.failing.Store(0)
 		s.SetWarmth(1)
 		s.Forget()
-		s.life.Store(newLife())
+		s.revive()
 	}
 	p.rerouteLocked()
 }

@@ -177,7 +177,7 @@ func TestPA09WeightsAreSharedAnewWithoutOne(t *testing.T) {
 	}, func(t *testing.T) []*httptest.Server {
 		return []*httptest.Server{refused(t), backend(t, says("b")), backend(t, says("c"))}
 	}, func(t *testing.T, p *running) {
-		p.pool.eject(p.pool.servers[0], time.Now().Add(time.Hour)) // for an hour and more
+		p.pool.eject(p.pool.servers[0], "a test", time.Now().Add(time.Hour)) // for an hour and more
 		s := p.crowd(300, 1)
 		require.Equal(t, map[int]int{200: 300}, s.status)
 		require.InDelta(t, 150, s.body["b"], 50)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -90,7 +91,8 @@ func (p *pool) asked(s *server, err error, now time.Time) {
 		h.silence.ask = now.Add(p.config.Interval)
 		return
 	}
-	if !h.up() || s.removed || s.ended() != h.silence.ended || h.silence.since.IsZero() {
+	silent, common := p.silentLocked(now)
+	if common || s.removed || s.ended() != h.silence.ended || !slices.Contains(silent, s) {
 		return
 	}
 	h.down, h.against = true, 0
@@ -119,6 +121,13 @@ type life struct {
 func newLife() *life {
 	ctx, end := context.WithCancel(context.Background())
 	return &life{ctx, end}
+}
+
+// revive begins another life after one that has ended.
+func (s *server) revive() {
+	if s.life.Load().ctx.Err() != nil {
+		s.life.Store(newLife())
+	}
 }
 
 // onceLost calls f, once and on a goroutine of its own, when the backend is lost: what waits for its answer can wait no
