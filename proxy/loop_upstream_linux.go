@@ -333,22 +333,6 @@ func (l *loop) passOn(w *work, data []byte, end int, head []byte) {
 	}
 }
 
-// awaitBody bounds the wait for more of an answer's body.
-func (l *loop) awaitBody(w *work) {
-	if w.answer.Announced() {
-		l.backendPause.arm(w.client, l.now)
-		return
-	}
-	l.backendStall.arm(w.client, l.now)
-}
-
-// paused tells the health checks of a pause in a body of announced length, and goes on waiting.
-func (l *loop) paused(s *sock) {
-	x := &s.work.exchange
-	l.choose.pool.stalled(x.seat.server, x.began)
-	l.backendRest.arm(s, l.now)
-}
-
 // completed ends a call whose answer has come whole.
 func (l *loop) completed(w *work) {
 	w.end(l.now, traffic.Success)
@@ -387,33 +371,6 @@ func (l *loop) broken(w *work, neverSent bool) {
 		cause = "connect"
 	}
 	l.answerOwn(w, http.StatusBadGateway, cause)
-}
-
-// lost sends elsewhere what waits for the answer of a backend that has been lost and can be sent once more.
-func (l *loop) lost(b *server) {
-	for i := l.idles[b]; i != nil && i.top != nil; {
-		l.kill(i.top)
-	}
-	var waiting []*work
-	for s := l.answer.head; s != nil; s = s.next {
-		if u := s.work.upstream; u != nil && u.server == b && s.work.mayRetry(u.connecting) {
-			waiting = append(waiting, s.work)
-		}
-	}
-	for _, w := range waiting {
-		u := w.upstream
-		if u == nil || u.server != b { // one of the others has ended it
-			continue
-		}
-		unsent := u.connecting
-		l.drop(w)
-		if next := w.retry(l.lane, l.now, unsent); next != nil {
-			w.begin(next, l.now)
-			l.attempt(w, false)
-			continue
-		}
-		l.answerOwn(w, http.StatusGatewayTimeout, "timeout")
-	}
 }
 
 // drop closes a call's connection to its backend.

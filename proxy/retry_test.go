@@ -190,6 +190,10 @@ func TestAnAnswerIsNeverRetried(t *testing.T) {
 
 // PA-16: a connection that the backend has closed meanwhile does not cost a POST.
 func TestPA16StaleConnectionsDoNotLoseAPost(t *testing.T) {
+	eachEngine(t, staleConnections)
+}
+
+func staleConnections(t *testing.T, e contender) {
 	ln := listenLocal(t)
 	var posts atomic.Int64
 	noticed := make(chan struct{}, 100) // the proxy has closed its end too
@@ -208,7 +212,7 @@ func TestPA16StaleConnectionsDoNotLoseAPost(t *testing.T) {
 	})
 	defer conns.Wait()
 	defer ln.Close()
-	p := start(t, func(c *Config) { c.Health.Interval = time.Hour }, &httptest.Server{URL: "http://" + ln.Addr().String()})
+	p := e.over(t, rarely, &httptest.Server{URL: "http://" + ln.Addr().String()})
 	<-noticed // the first health check
 	for range 24 {
 		res, err := p.client.Post(p.url, "text/plain", strings.NewReader("x"))
@@ -239,6 +243,10 @@ func answerOnce(c net.Conn, posts *atomic.Int64) {
 
 // PA-17: under load connections to a backend are kept, not opened for each request.
 func TestPA17ConnectionsAreKept(t *testing.T) {
+	eachEngine(t, connectionsKept)
+}
+
+func connectionsKept(t *testing.T, e contender) {
 	var opened atomic.Int64
 	s := httptest.NewUnstartedServer(says("a"))
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
@@ -247,8 +255,8 @@ func TestPA17ConnectionsAreKept(t *testing.T) {
 		}
 	}
 	s.Start()
-	defer s.Close()
-	p := start(t, nil, s)
+	t.Cleanup(s.Close)
+	p := e.over(t, nil, s)
 	stop := make(chan struct{})
 	done, failed, wait := p.clients(32, stop)
 	soon(t, "load", func() bool { return done.Load() > 1000 })
