@@ -81,7 +81,7 @@ func setForwarded(out http.Header, in *http.Request, o origin) {
 		}
 	}
 	chain, proto, host := o.peer.String(), "http", in.Host
-	if in.TLS != nil {
+	if wire.Secure(in.Context()) {
 		proto = "https"
 	}
 	if o.via {

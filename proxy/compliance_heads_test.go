@@ -202,7 +202,7 @@ func TestComplianceSlowClients(t *testing.T) {
 			"a chunk's size":       "Transfer-Encoding: chunked\r\n\r\n1\r\n1\r\n5",
 		} {
 			check(t, name, func(t *testing.T) {
-				p := e.start(t, func(c *Config) { c.RequestTimeout = short }, rawBackend(t, answering("")))
+				p := e.start(t, func(c *Config) { c.RequestTimeout = 3 * short }, rawBackend(t, answering("")))
 				e.refusal(t, p, post+body, 408)
 				e.nobodysFailure(t, p)
 			})

@@ -42,11 +42,13 @@ var contenders = []contender{
 func eachEngine(t *testing.T, checks func(t *testing.T, e contender)) {
 	t.Parallel()
 	for _, e := range contenders {
-		t.Run(strings.ReplaceAll(string(e.Engine), "/", "-"), func(t *testing.T) {
-			t.Parallel()
-			checks(t, e)
-		})
+		check(t, strings.ReplaceAll(string(e.Engine), "/", "-"), func(t *testing.T) { checks(t, e) })
 	}
+}
+
+// eachEngineUnder is eachEngine for one of several variants of a group.
+func eachEngineUnder(t *testing.T, variant string, checks func(t *testing.T, e contender)) {
+	t.Run(variant, func(t *testing.T) { eachEngine(t, checks) })
 }
 
 // check is one subtest; the checks of a group run at the same time.

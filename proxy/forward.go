@@ -118,6 +118,10 @@ func newForwarder(p *Proxy) (http.Handler, func()) {
 			p.answerOwn(w, http.StatusMethodNotAllowed, "connect")
 			return
 		}
+		if fault := wire.CheckTarget(r.Method, r.RequestURI, r.Host); r.ProtoMajor > 1 && fault != nil {
+			p.refuse(w, r, fault)
+			return
+		}
 		p.visit(proxy, w, r)
 	}), transport.CloseIdleConnections
 }

@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -10,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httptrace"
-	"net/textproto"
 	"strings"
 	"testing"
 	"time"
@@ -66,100 +62,6 @@ func TestForwardingHeaders(t *testing.T) {
 	}
 }
 
-func TestHopByHopHeadersStay(t *testing.T) {
-	var got http.Header
-	p := start(t, nil, backend(t, func(w http.ResponseWriter, r *http.Request) {
-		got = r.Header.Clone()
-		w.Header().Set("Connection", "X-Theirs")
-		w.Header().Set("X-Theirs", "1")
-		w.Header().Set("Keep-Alive", "timeout=5")
-		w.Header().Set("X-End", "2")
-	}))
-	res := p.raw("GET / HTTP/1.1\r\nHost: x\r\nConnection: close, X-Mine\r\nX-Mine: 1\r\nKeep-Alive: 1\r\nProxy-Connection: a\r\nTE: gzip\r\nX-End: 2\r\n\r\n")
-	for _, gone := range []string{"X-Mine", "Keep-Alive", "Proxy-Connection", "Te", "Connection"} {
-		require.NotContains(t, got, gone)
-	}
-	require.Equal(t, "2", got.Get("X-End"))
-	require.NotContains(t, got, "Accept-Encoding", "the proxy asks for nothing of its own")
-	require.NotContains(t, res, "X-Theirs")
-	require.NotContains(t, res, "timeout=5")
-	require.Contains(t, res, "X-End: 2")
-}
-
-func TestBodiesStreamBothWays(t *testing.T) {
-	p := start(t, nil, backend(t, func(w http.ResponseWriter, r *http.Request) {
-		rc := http.NewResponseController(w)
-		_ = rc.EnableFullDuplex()
-		for line := bufio.NewScanner(r.Body); line.Scan(); {
-			fmt.Fprintf(w, "echo %s\n", line.Text())
-			_ = rc.Flush()
-		}
-	}))
-	in, out := io.Pipe()
-	req, _ := http.NewRequest("POST", p.url, in)
-	first := make(chan struct{})
-	go func() {
-		fmt.Fprintln(out, "one")
-		<-first // the second line is sent only after the first has come back
-		fmt.Fprintln(out, "two")
-		out.Close()
-	}()
-	res, err := p.client.Do(req)
-	require.NoError(t, err)
-	defer res.Body.Close()
-	lines := bufio.NewReader(res.Body)
-	got, err := lines.ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "echo one\n", got)
-	close(first)
-	rest, err := io.ReadAll(lines)
-	require.NoError(t, err)
-	require.Equal(t, "echo two\n", string(rest))
-}
-
-func TestLargeBodiesPassWhole(t *testing.T) {
-	p := start(t, nil, backend(t, func(w http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body)
-		_, _ = w.Write(b)
-	}))
-	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<18) // 4 MiB
-	for _, chunked := range []bool{false, true} {
-		var body io.Reader = bytes.NewReader(big)
-		if chunked {
-			body = io.MultiReader(body)
-		}
-		res, err := p.client.Post(p.url, "application/octet-stream", body)
-		require.NoError(t, err)
-		require.True(t, read(t, res) == string(big))
-	}
-}
-
-func TestTrailersAndInformationalAnswersPass(t *testing.T) {
-	trailers := make(chan string, 1)
-	p := start(t, nil, backend(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Link", "</a.css>; rel=preload")
-		w.WriteHeader(http.StatusEarlyHints)
-		_, _ = io.Copy(io.Discard, r.Body)
-		trailers <- r.Trailer.Get("X-Sum")
-		w.Header().Set("Trailer", "X-Count")
-		fmt.Fprint(w, "body")
-		w.Header().Set("X-Count", "7")
-	}))
-	var hints []string
-	trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
-		hints = append(hints, fmt.Sprint(code, h.Get("Link")))
-		return nil
-	}}
-	req, _ := http.NewRequestWithContext(httptrace.WithClientTrace(context.Background(), trace), "POST", p.url, io.MultiReader(strings.NewReader("x")))
-	req.Trailer = http.Header{"X-Sum": {"5"}}
-	res, err := p.client.Do(req)
-	require.NoError(t, err)
-	require.Equal(t, "body", read(t, res))
-	require.Equal(t, "7", res.Trailer.Get("X-Count"))
-	require.Equal(t, "5", <-trailers)
-	require.Equal(t, []string{"103</a.css>; rel=preload"}, hints)
-}
-
 func TestWebSocketPassesAndEndsWithTheProxy(t *testing.T) {
 	p := start(t, func(c *Config) { c.DrainTimeout = time.Second }, backend(t, func(w http.ResponseWriter, r *http.Request) {
 		c, err := websocket.Accept(w, r, nil)
@@ -195,51 +97,6 @@ func TestWebSocketPassesAndEndsWithTheProxy(t *testing.T) {
 	soon(t, "the tunnel is counted out", func() bool { return p.pool.inFlight() == 0 })
 }
 
-// A refused upgrade ends the connection: what the client sent behind it may not be read as HTTP.
-func TestARefusedUpgradeClosesTheConnection(t *testing.T) {
-	p := start(t, nil, backend(t, says("no upgrade")))
-	got := p.raw("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n")
-	require.Equal(t, 1, strings.Count(got, "HTTP/1.1 "), "%q", got)
-	require.Contains(t, got, "Connection: close\r\n")
-	require.True(t, strings.HasSuffix(got, "no upgrade"))
-}
-
-func TestUpgradeToHTTP2IsNotPassedOn(t *testing.T) {
-	var got http.Header
-	p := start(t, nil, backend(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Clone() }))
-	p.raw("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n")
-	require.NotContains(t, got, "Upgrade")
-	require.NotContains(t, got, "Http2-Settings")
-}
-
-// A backend that switches protocols unasked is an error, and leaves nothing in flight.
-func TestASwitchThatNobodyAskedForIsAnError(t *testing.T) {
-	p := start(t, nil, backend(t, func(w http.ResponseWriter, _ *http.Request) {
-		c, _, err := http.NewResponseController(w).Hijack()
-		if err == nil {
-			fmt.Fprint(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
-			c.Close()
-		}
-	}))
-	res, _ := p.get("/")
-	require.Equal(t, http.StatusBadGateway, res.StatusCode)
-	soon(t, "nothing in flight", func() bool { return p.pool.inFlight() == 0 })
-	require.EqualValues(t, 1, p.pool.status(time.Now())[0].Errors)
-}
-
-func TestHTTP2WithoutTLSWhenEnabled(t *testing.T) {
-	p := start(t, func(c *Config) { c.HTTP2 = true }, backend(t, says("hello")))
-	transport := &http.Transport{Protocols: new(http.Protocols)}
-	transport.Protocols.SetUnencryptedHTTP2(true)
-	defer transport.CloseIdleConnections()
-	res, err := (&http.Client{Transport: transport}).Get(p.url)
-	require.NoError(t, err)
-	require.Equal(t, 2, res.ProtoMajor)
-	require.Equal(t, "hello", read(t, res))
-	_, body := p.get("/")
-	require.Equal(t, "hello", body, "HTTP/1.1 beside it")
-}
-
 // PA-15: a client that went away is aborted upstream, and counts neither for nor against the backend.
 func TestPA15ClientAbortIsNobodysFailure(t *testing.T) {
 	aborted := make(chan struct{})
@@ -263,43 +120,6 @@ func TestPA15ClientAbortIsNobodysFailure(t *testing.T) {
 	require.Zero(t, b.Errors)
 	require.Equal(t, "healthy", b.Health)
 	require.Zero(t, p.pool.servers[0].failing.Load())
-}
-
-func TestAClientThatLeavesInMidBodyIsNobodysFailure(t *testing.T) {
-	p := start(t, nil, backend(t, func(w http.ResponseWriter, r *http.Request) {
-		for r.Context().Err() == nil {
-			_, _ = w.Write(make([]byte, 1<<16))
-		}
-	}))
-	c := p.dial()
-	fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	_, err := io.CopyN(io.Discard, c, 1<<20)
-	require.NoError(t, err)
-	c.Close()
-	soon(t, "nothing in flight", func() bool { return p.pool.inFlight() == 0 })
-	require.Zero(t, p.pool.status(time.Now())[0].Errors)
-}
-
-// An answer that breaks off has to look broken to the client, and counts against the backend.
-func TestABrokenBodyIsSeenAsBroken(t *testing.T) {
-	for name, head := range map[string]string{"length": "Content-Length: 100\r\n", "chunked": "Transfer-Encoding: chunked\r\n"} {
-		t.Run(name, func(t *testing.T) {
-			p := start(t, nil, backend(t, func(w http.ResponseWriter, _ *http.Request) {
-				c, _, err := http.NewResponseController(w).Hijack()
-				if err == nil {
-					fmt.Fprint(c, "HTTP/1.1 200 OK\r\n"+head+"\r\n5\r\nhello\r\n")
-					c.Close()
-				}
-			}))
-			res, err := p.client.Get(p.url)
-			require.NoError(t, err)
-			_, err = io.ReadAll(res.Body)
-			require.Error(t, err)
-			res.Body.Close()
-			soon(t, "counted", func() bool { return p.pool.status(time.Now())[0].Errors == 1 })
-			require.Zero(t, p.pool.inFlight())
-		})
-	}
 }
 
 func TestErrorsOfTheProxysOwn(t *testing.T) {

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -165,18 +164,6 @@ func (r *running) dial() net.Conn {
 	require.NoError(r.t, err)
 	require.NoError(r.t, c.SetDeadline(time.Now().Add(20*time.Second)))
 	return c
-}
-
-// answers reads n answers off a connection.
-func answers(t *testing.T, c net.Conn, n int) (list []*http.Response, bodies []string) {
-	t.Helper()
-	r := bufio.NewReader(c)
-	for range n {
-		res, err := http.ReadResponse(r, nil)
-		require.NoError(t, err)
-		list, bodies = append(list, res), append(bodies, read(t, res))
-	}
-	return list, bodies
 }
 
 // soon waits for something that has to come true, without a bound on how fast this machine is.

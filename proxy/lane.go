@@ -69,7 +69,7 @@ type engine interface {
 func (p *Proxy) newEngine(front net.Listener) (engine, *lane) {
 	kind := p.config.Engine
 	_, tcp := front.(*net.TCPListener)
-	if kind == EngineNetHTTP || !tcp {
+	if kind == EngineNetHTTP || !tcp || p.cert != nil {
 		return nil, nil // only a TCP listener's connections can be taken over
 	}
 	l := &lane{

@@ -42,6 +42,8 @@ type Config struct {
 	Backends   []BackendConfig // at the start; the admin API changes them
 	Trusted    []netip.Prefix  // peers whose X-Forwarded-* headers are believed
 	AdminToken string          // bearer token of the admin API; required when that is not on loopback
+	TLSCert    string          // PEM file: the traffic listener speaks TLS, and HTTP/2 where the client does; read again when it changes
+	TLSKey     string          // PEM file of its private key
 	HTTP2      bool            // serve HTTP/2 without TLS, by prior knowledge, as well
 	Engine     Engine          // of the fast lane (EngineAuto)
 
@@ -72,8 +74,9 @@ type Proxy struct {
 	control  *control
 	choose   *chooser
 	forward  http.Handler
-	idle     func()      // closes the idle connections to the backends
-	draining atomic.Bool // Run is ending
+	cert     *certificate // of the traffic listener; nil: no TLS
+	idle     func()       // closes the idle connections to the backends
+	draining atomic.Bool  // Run is ending
 }
 
 // New checks the configuration and loads the rule file. Its error says what is wrong and how to mend it; for an
@@ -92,6 +95,11 @@ func New(c Config) (*Proxy, error) {
 	p.pool = newPool(window, c.Health, p.meters, p.log)
 	for _, b := range c.Backends {
 		if err := p.pool.add(b); err != nil {
+			return nil, err
+		}
+	}
+	if c.TLSCert != "" {
+		if p.cert, err = openCertificate(c.TLSCert, c.TLSKey, p.log); err != nil {
 			return nil, err
 		}
 	}
@@ -123,6 +131,9 @@ func (c Config) check() error {
 	}
 	if c.Engine == EngineEpoll && runtime.GOOS != "linux" {
 		return fmt.Errorf("the engine %s needs Linux: take %s", EngineEpoll, EngineAuto)
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return errors.New("--tls-cert and --tls-key belong together: name both files, or neither")
 	}
 	if c.AdminToken == "" && !loopback(c.adminAddress()) {
 		return fmt.Errorf("the admin address %s is not on loopback: set RETUNE_ADMIN_TOKEN, or use 127.0.0.1", c.adminAddress())

@@ -57,6 +57,12 @@ func (p *Proxy) Run(ctx context.Context) error {
 	traffic, admin := p.trafficServer(group), p.adminServer(group)
 	fast, lane := p.newEngine(front)
 	full := front // what the full lane's connections come from
+	if p.cert != nil {
+		s := newSecure(front, p.cert.config(), p.config.HeadTimeout, p.log)
+		full = s
+		g.Go(s.serve)
+		g.Go(func() error { p.cert.watch(group); return nil })
+	}
 	if fast != nil {
 		full = lane.handover
 		g.Go(func() error { return fast.serve(front.(*net.TCPListener)) })
@@ -128,7 +134,9 @@ func (p *Proxy) trafficServer(ctx context.Context) *http.Server {
 	s.ReadHeaderTimeout = 0 // the screen's, which says 408
 	s.IdleTimeout = p.config.IdleTimeout
 	s.DisableGeneralOptionsHandler = true // "OPTIONS *" is for the backend to answer
+	s.Protocols.SetHTTP2(p.cert != nil)
 	s.Protocols.SetUnencryptedHTTP2(p.config.HTTP2)
+	s.HTTP2 = &http.HTTP2Config{WriteByteTimeout: idleTime} // HTTP/1.1 has its bound from the screen
 	return s
 }
 

@@ -20,9 +20,13 @@ type proxyCmd struct {
 	Rules   string         `default:"decision-rules.yml" env:"RETUNE_RULES" type:"path" help:"The rule file; written with the default rules when it is missing."`
 	Backend []string       `sep:"none" env:"RETUNE_BACKENDS" placeholder:"ID=URL[,weight=N]" help:"A backend, such as server-1=http://127.0.0.1:5001,weight=6. Repeatable; in the environment separated by spaces."`
 	Trust   []netip.Prefix `env:"RETUNE_TRUST" placeholder:"PREFIX" help:"Peers whose X-Forwarded-* headers are believed, such as 127.0.0.0/8. Repeatable."`
+	TLSCert string         `name:"tls-cert" env:"RETUNE_TLS_CERT" type:"path" placeholder:"FILE" help:"PEM certificate with its chain: the traffic listener speaks TLS 1.2 and up, and HTTP/2. Read again when the file changes."`
+	TLSKey  string         `name:"tls-key" env:"RETUNE_TLS_KEY" type:"path" placeholder:"FILE" help:"PEM private key of --tls-cert."`
 	HTTP2   bool           `name:"http2" env:"RETUNE_HTTP2" help:"Serve HTTP/2 without TLS (by prior knowledge) as well."`
 	Engine  string         `default:"auto" enum:"auto,epoll,goroutines,net/http" env:"RETUNE_ENGINE" help:"What serves plain HTTP/1.1: auto is epoll on Linux and goroutines elsewhere; net/http costs four times as much."`
 
+	HeadTimeout    time.Duration `default:"10s" env:"RETUNE_HEAD_TIMEOUT" help:"How long a client may take to send a request's head."`
+	IdleTimeout    time.Duration `default:"75s" env:"RETUNE_IDLE_TIMEOUT" help:"How long a client's connection is kept between requests."`
 	RequestTimeout time.Duration `default:"10s" env:"RETUNE_REQUEST_TIMEOUT" help:"How long a backend may take to begin its answer."`
 	DrainTimeout   time.Duration `default:"15s" env:"RETUNE_DRAIN_TIMEOUT" help:"How long requests in flight may take to finish at the end."`
 	HealthPath     string        `default:"/healthz" env:"RETUNE_HEALTH_PATH" help:"What the health check asks of a backend; any answer below 500 is life."`
@@ -40,7 +44,7 @@ func (c *proxyCmd) Run(ctx context.Context, o *output) error {
 		return usage("%w", err)
 	}
 	for name, d := range map[string]time.Duration{
-		"--request-timeout": c.RequestTimeout, "--drain-timeout": c.DrainTimeout,
+		"--head-timeout": c.HeadTimeout, "--idle-timeout": c.IdleTimeout, "--request-timeout": c.RequestTimeout, "--drain-timeout": c.DrainTimeout,
 		"--health-interval": c.HealthInterval, "--health-timeout": c.HealthTimeout,
 	} {
 		if d <= 0 {
@@ -48,8 +52,9 @@ func (c *proxyCmd) Run(ctx context.Context, o *output) error {
 		}
 	}
 	p, err := proxy.New(proxy.Config{
-		Listen: c.Listen, Admin: c.Admin, Rules: c.Rules, Backends: backends, Trusted: c.Trust, HTTP2: c.HTTP2, Engine: proxy.Engine(c.Engine),
-		RequestTimeout: c.RequestTimeout, DrainTimeout: c.DrainTimeout, AdminToken: c.AdminToken,
+		Listen: c.Listen, Admin: c.Admin, Rules: c.Rules, Backends: backends, Trusted: c.Trust,
+		TLSCert: c.TLSCert, TLSKey: c.TLSKey, HTTP2: c.HTTP2, Engine: proxy.Engine(c.Engine),
+		HeadTimeout: c.HeadTimeout, IdleTimeout: c.IdleTimeout, RequestTimeout: c.RequestTimeout, DrainTimeout: c.DrainTimeout, AdminToken: c.AdminToken,
 		Health: proxy.HealthConfig{Path: c.HealthPath, Interval: c.HealthInterval, Timeout: c.HealthTimeout},
 		Log:    c.logger(o.err),
 	})

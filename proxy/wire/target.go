@@ -2,6 +2,21 @@ package wire
 
 import "bytes"
 
+// CheckTarget holds the target and the host of a request of HTTP/2 to what one of HTTP/1.1 is held to: that is what
+// it becomes.
+func CheckTarget(method, target, host string) *Fault {
+	if target == "" {
+		return errTarget
+	}
+	if fault := soundTarget([]byte(target), method == "OPTIONS", method == "CONNECT"); fault != nil {
+		return fault
+	}
+	if host == "" || !isHost([]byte(host)) {
+		return errHost
+	}
+	return nil
+}
+
 // soundTarget takes a target in origin-form, in absolute-form with a host and without a user, and "*" for OPTIONS
 // alone (RFC 9112 §3.2, RFC 9110 §4.2). A "#" is none of a target's bytes: some take what follows for a fragment,
 // some for the path. What CONNECT asks for is not looked at: it is refused behind the screen.

@@ -24,6 +24,7 @@ package wire
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"time"
@@ -36,7 +37,8 @@ type Limits struct {
 	HTTP2    bool          // HTTP/2 without TLS, by prior knowledge, may pass
 }
 
-// NewListener wraps every connection that ln accepts in a Conn. Zero limits mean their defaults.
+// NewListener wraps every connection that ln accepts in a Conn, but for TLS connections that have agreed on HTTP/2.
+// Zero limits mean their defaults.
 func NewListener(ln net.Listener, l Limits) net.Listener {
 	if l.Head == 0 {
 		l.Head = 64 << 10
@@ -57,6 +59,9 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if t, ok := c.(*tls.Conn); ok && t.ConnectionState().NegotiatedProtocol == "h2" {
+		return c, nil // net/http finds HTTP/2 by the type
+	}
 	return newConn(c, &l.limits), nil
 }
 
@@ -65,6 +70,17 @@ type connKey struct{}
 // ConnContext is for http.Server.ConnContext: it lets Handler and FaultOf find a request's connection.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
+}
+
+// Secure reports whether a request came over TLS. net/http doesn't see it behind the screen.
+func Secure(ctx context.Context) bool {
+	c, ok := ctx.Value(connKey{}).(*Conn)
+	if !ok {
+		_, ok = ctx.Value(connKey{}).(*tls.Conn)
+		return ok
+	}
+	_, ok = c.Conn.(*tls.Conn)
+	return ok
 }
 
 // FaultOf is the fault for which a request's connection was refused; nil while there is none. A handler that
