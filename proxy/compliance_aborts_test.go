@@ -186,12 +186,13 @@ func (e contender) staleConnections(t *testing.T) {
 	var arrived sync.WaitGroup
 	arrived.Add(n)
 	b := rawBackend(t, func(conn *rawConn) {
-		first := conn.request()
-		if strings.HasPrefix(first.start(), "GET /fill ") {
-			arrived.Done()
-			<-together // so that each has a connection of its own
+		const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+		for strings.HasPrefix(conn.request().start(), "POST ") {
+			conn.send(ok) // and stays
 		}
-		conn.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		arrived.Done()
+		<-together // so that each has a connection of its own
+		conn.send(ok)
 		_ = conn.Conn.(interface{ CloseWrite() error }).CloseWrite()
 		_, _ = conn.rest()
 		over <- struct{}{} // the proxy has closed its end

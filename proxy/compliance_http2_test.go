@@ -78,7 +78,7 @@ func TestComplianceOtherFronts(t *testing.T) {
 		secure  bool
 		proto   string
 	}{{"HTTP/1.1 over TLS", 1, true, "https"}, {"HTTP/2 over TLS", 2, true, "https"}, {"HTTP/2 by prior knowledge", 2, false, "http"}} {
-		eachEngineUnder(t, c.name, func(t *testing.T, e contender) {
+		group := func(t *testing.T, e contender) {
 			open := func(t *testing.T, b *rawServer) (*running, *http.Client, string) {
 				if !c.secure {
 					p := e.start(t, func(c *Config) { c.HTTP2 = true }, b)
@@ -169,91 +169,102 @@ func TestComplianceOtherFronts(t *testing.T) {
 				res.Body.Close()
 				p.blamed(t, 1)
 			})
+		}
+		t.Run(c.name, func(t *testing.T) {
+			if c.secure {
+				t.Parallel()
+				group(t, withTLS)
+			} else {
+				eachEngine(t, group)
+			}
 		})
 	}
 }
 
+// withTLS is how every engine serves TLS: by the full lane.
+var withTLS = contender{Engine: EngineAuto}
+
 // What the screen refuses it refuses over TLS too; HTTP/2 is held to the same targets and hosts.
 func TestComplianceTLS(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-	eachEngine(t, func(t *testing.T, e contender) {
-		dial := func(t *testing.T, p *running, config *tls.Config) *tls.Conn {
-			c, err := tls.Dial("tcp", p.addr, config)
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = c.Close() })
-			require.NoError(t, c.SetDeadline(time.Now().Add(longEnough)))
-			return c
-		}
-		check(t, "ambiguous framing is refused", func(t *testing.T) {
+	t.Parallel()
+	e := withTLS
+	dial := func(t *testing.T, p *running, config *tls.Config) *tls.Conn {
+		c, err := tls.Dial("tcp", p.addr, config)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		require.NoError(t, c.SetDeadline(time.Now().Add(longEnough)))
+		return c
+	}
+	check(t, "ambiguous framing is refused", func(t *testing.T) {
+		b := rawBackend(t, answering(ok))
+		p, config := e.secured(t, b)
+		c := dial(t, p, config)
+		_, err := io.WriteString(c, get+post+"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+smuggled)
+		require.NoError(t, err)
+		got, err := io.ReadAll(c)
+		require.NoError(t, err, "it ends with a close_notify")
+		require.Equal(t, 1, strings.Count(string(got), "HTTP/1.1 200 "), "%q", got)
+		require.Equal(t, 1, strings.Count(string(got), "HTTP/1.1 400 "), "%q", got)
+		require.Len(t, b.requests(), 1)
+	})
+	check(t, "nothing below TLS 1.2", func(t *testing.T) {
+		p, config := e.secured(t, rawBackend(t, answering(ok)))
+		config.MaxVersion = tls.VersionTLS11
+		_, err := tls.Dial("tcp", p.addr, config)
+		require.Error(t, err)
+		config.MaxVersion, config.MinVersion = tls.VersionTLS12, tls.VersionTLS12
+		require.EqualValues(t, tls.VersionTLS12, dial(t, p, config).ConnectionState().Version)
+	})
+	check(t, "plain HTTP is told", func(t *testing.T) {
+		p, _ := e.secured(t, rawBackend(t, answering(ok)))
+		got := p.raw(get)
+		require.Contains(t, got, " 400 ")
+		require.Contains(t, got, "https://")
+	})
+	check(t, "a handshake that stalls is cut and keeps nobody waiting", func(t *testing.T) {
+		cert, key, roots := keyPair(t, t.TempDir())
+		p := e.start(t, func(c *Config) { c.TLSCert, c.TLSKey, c.HeadTimeout = cert, key, 300*time.Millisecond }, rawBackend(t, answering(ok)))
+		silent := p.connect()
+		client := browser(t, 2, &tls.Config{RootCAs: roots, ServerName: "localhost"})
+		soon(t, "another shakes hands in time", func() bool {
+			res, err := client.Get(strings.Replace(p.url, "http:", "https:", 1))
+			return err == nil && read(t, res) == "ok"
+		})
+		silent.ended()
+	})
+	check(t, "WebSocket", func(t *testing.T) {
+		cert, key, roots := keyPair(t, t.TempDir())
+		p := e.over(t, func(c *Config) { c.TLSCert, c.TLSKey = cert, key }, backend(t, echoing))
+		ctx, cancel := context.WithTimeout(t.Context(), longEnough)
+		defer cancel()
+		client := browser(t, 1, &tls.Config{RootCAs: roots, ServerName: "localhost"})
+		c, _, err := websocket.Dial(ctx, strings.Replace(p.url, "http:", "wss:", 1), &websocket.DialOptions{HTTPClient: &http.Client{Transport: client.Transport}})
+		require.NoError(t, err)
+		defer c.CloseNow()
+		require.NoError(t, c.Write(ctx, websocket.MessageText, []byte("hello")))
+		_, got, err := c.Read(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "hello", string(got))
+	})
+	for name, change := range map[string]func(*http.Request){
+		"host":     func(r *http.Request) { r.Host = "a/b" },
+		"fragment": func(r *http.Request) { r.URL.Opaque = "/a#b" },
+	} {
+		check(t, "HTTP/2 with a malformed "+name, func(t *testing.T) {
 			b := rawBackend(t, answering(ok))
 			p, config := e.secured(t, b)
-			c := dial(t, p, config)
-			_, err := io.WriteString(c, get+post+"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+smuggled)
+			req, err := http.NewRequest("GET", strings.Replace(p.url, "http:", "https:", 1), nil)
 			require.NoError(t, err)
-			got, err := io.ReadAll(c)
-			require.NoError(t, err, "it ends with a close_notify")
-			require.Equal(t, 1, strings.Count(string(got), "HTTP/1.1 200 "), "%q", got)
-			require.Equal(t, 1, strings.Count(string(got), "HTTP/1.1 400 "), "%q", got)
-			require.Len(t, b.requests(), 1)
+			change(req)
+			res, err := browser(t, 2, config).Do(req)
+			if err == nil { // the client's library may refuse it too
+				read(t, res)
+				require.Equal(t, http.StatusBadRequest, res.StatusCode)
+			}
+			require.Empty(t, b.requests())
 		})
-		check(t, "nothing below TLS 1.2", func(t *testing.T) {
-			p, config := e.secured(t, rawBackend(t, answering(ok)))
-			config.MaxVersion = tls.VersionTLS11
-			_, err := tls.Dial("tcp", p.addr, config)
-			require.Error(t, err)
-			config.MaxVersion, config.MinVersion = tls.VersionTLS12, tls.VersionTLS12
-			require.EqualValues(t, tls.VersionTLS12, dial(t, p, config).ConnectionState().Version)
-		})
-		check(t, "plain HTTP is told", func(t *testing.T) {
-			p, _ := e.secured(t, rawBackend(t, answering(ok)))
-			got := p.raw(get)
-			require.Contains(t, got, " 400 ")
-			require.Contains(t, got, "https://")
-		})
-		check(t, "a handshake that stalls is cut and keeps nobody waiting", func(t *testing.T) {
-			cert, key, roots := keyPair(t, t.TempDir())
-			p := e.start(t, func(c *Config) { c.TLSCert, c.TLSKey, c.HeadTimeout = cert, key, 300*time.Millisecond }, rawBackend(t, answering(ok)))
-			silent := p.connect()
-			client := browser(t, 2, &tls.Config{RootCAs: roots, ServerName: "localhost"})
-			soon(t, "another shakes hands in time", func() bool {
-				res, err := client.Get(strings.Replace(p.url, "http:", "https:", 1))
-				return err == nil && read(t, res) == "ok"
-			})
-			silent.ended()
-		})
-		check(t, "WebSocket", func(t *testing.T) {
-			cert, key, roots := keyPair(t, t.TempDir())
-			p := e.over(t, func(c *Config) { c.TLSCert, c.TLSKey = cert, key }, backend(t, echoing))
-			ctx, cancel := context.WithTimeout(t.Context(), longEnough)
-			defer cancel()
-			client := browser(t, 1, &tls.Config{RootCAs: roots, ServerName: "localhost"})
-			c, _, err := websocket.Dial(ctx, strings.Replace(p.url, "http:", "wss:", 1), &websocket.DialOptions{HTTPClient: &http.Client{Transport: client.Transport}})
-			require.NoError(t, err)
-			defer c.CloseNow()
-			require.NoError(t, c.Write(ctx, websocket.MessageText, []byte("hello")))
-			_, got, err := c.Read(ctx)
-			require.NoError(t, err)
-			require.Equal(t, "hello", string(got))
-		})
-		for name, change := range map[string]func(*http.Request){
-			"host":     func(r *http.Request) { r.Host = "a/b" },
-			"fragment": func(r *http.Request) { r.URL.Opaque = "/a#b" },
-		} {
-			check(t, "HTTP/2 with a malformed "+name, func(t *testing.T) {
-				b := rawBackend(t, answering(ok))
-				p, config := e.secured(t, b)
-				req, err := http.NewRequest("GET", strings.Replace(p.url, "http:", "https:", 1), nil)
-				require.NoError(t, err)
-				change(req)
-				res, err := browser(t, 2, config).Do(req)
-				if err == nil { // the client's library may refuse it too
-					read(t, res)
-					require.Equal(t, http.StatusBadRequest, res.StatusCode)
-				}
-				require.Empty(t, b.requests())
-			})
-		}
-	})
+	}
 }
 
 // A new certificate counts once both files have it; until then, and when they are of no use, the old one does.

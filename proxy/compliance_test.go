@@ -46,11 +46,6 @@ func eachEngine(t *testing.T, checks func(t *testing.T, e contender)) {
 	}
 }
 
-// eachEngineUnder is eachEngine for one of several variants of a group.
-func eachEngineUnder(t *testing.T, variant string, checks func(t *testing.T, e contender)) {
-	t.Run(variant, func(t *testing.T) { eachEngine(t, checks) })
-}
-
 // check is one subtest; the checks of a group run at the same time.
 func check(t *testing.T, name string, f func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) {
