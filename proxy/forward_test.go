@@ -213,3 +213,12 @@ func TestABusyPortNamesItsFlag(t *testing.T) {
 	require.ErrorAs(t, p.Run(context.Background()), &le)
 	require.Equal(t, "--listen", le.Flag)
 }
+
+// A proxy that is stopped while it starts ends.
+func TestAStopDuringTheStart(t *testing.T) {
+	eachEngine(t, func(t *testing.T, e contender) {
+		for range 50 {
+			require.NoError(t, e.over(t, nil).stop())
+		}
+	})
+}
