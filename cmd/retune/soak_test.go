@@ -293,21 +293,25 @@ func (s *soak) explain(a *soakAnswer) string {
 		if a.due.After(f.to) || a.end.Before(f.from) {
 			continue
 		}
-		why := ""
-		switch posts := strings.HasPrefix(a.kind, "POST"); {
-		case f.kind == "hung" && a.status == http.StatusGatewayTimeout && a.cause == "timeout":
-			why = "hung: no answer in time"
-		case f.kind == "killed" && posts && a.status == http.StatusBadGateway && a.cause == "broken_answer":
-			why = "killed: a POST is not sent twice"
-		case f.kind == "killed" && a.status == http.StatusOK && a.err != nil && a.kind != "WebSocket":
-			why = "killed: half an answer"
-		case f.kind == "killed" && a.kind == "WebSocket" && a.err != nil:
-			why = "killed: a WebSocket's end"
-		default:
-			continue
+		if why := f.explain(a); why != "" {
+			f.explains++
+			return why
 		}
-		f.explains++
-		return why
+	}
+	return ""
+}
+
+// explain names how the fault, during which a request was under way, made it fail; "" when it can't have.
+func (f *soakFault) explain(a *soakAnswer) string {
+	switch post, tunnel := strings.HasPrefix(a.kind, "POST"), a.kind == "WebSocket"; {
+	case f.kind == "hung" && a.status == http.StatusGatewayTimeout && a.cause == "timeout":
+		return "hung: no answer in time"
+	case f.kind == "killed" && post && a.status == http.StatusBadGateway && a.cause == "broken_answer":
+		return "killed: a POST is not sent twice"
+	case f.kind == "killed" && tunnel && a.err != nil:
+		return "killed: a WebSocket's end"
+	case f.kind == "killed" && !tunnel && a.status == http.StatusOK && a.err != nil:
+		return "killed: half an answer"
 	}
 	return ""
 }
