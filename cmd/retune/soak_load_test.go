@@ -75,6 +75,9 @@ func serveSoak(addr string) error {
 	return (&http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 10 * time.Second}).ListenAndServe()
 }
 
+// errWrong is what no fault of a backend explains.
+var errWrong = errors.New("wrong")
+
 // soakAnswer is one request as its client saw it.
 type soakAnswer struct {
 	n        int64
@@ -219,7 +222,7 @@ func (l *soakLoad) request(a *soakAnswer, r *http.Request, body []byte) {
 		a.err = err
 	}
 	if conns > 1 && a.err == nil { // net/http would hide it
-		a.err = errors.New("the connection ended without an answer, and net/http tried again")
+		a.err = fmt.Errorf("%w: the connection ended without an answer, and net/http tried again", errWrong)
 	}
 }
 
@@ -232,9 +235,9 @@ func (l *soakLoad) check(a *soakAnswer, res *http.Response, body []byte) {
 		a.err = fmt.Errorf("the body broke off after %d bytes: %w", len(got), err)
 	case a.status != http.StatusOK:
 	case res.Header.Get(headerID) != a.id:
-		a.err = fmt.Errorf("an answer to %q", res.Header.Get(headerID))
+		a.err = fmt.Errorf("%w: an answer to %q", errWrong, res.Header.Get(headerID))
 	case !bytes.Equal(got, body):
-		a.err = fmt.Errorf("another body, of %d bytes instead of %d: %.40q", len(got), len(body), got)
+		a.err = fmt.Errorf("%w: another body, of %d bytes instead of %d: %.40q", errWrong, len(got), len(body), got)
 	}
 }
 
@@ -317,7 +320,7 @@ func (l *soakLoad) echo(a *soakAnswer) {
 		}
 		_, got, err := c.Read(ctx)
 		if a.err = err; err == nil && !bytes.Equal(got, message) {
-			a.err = fmt.Errorf("another message: %.40q", got)
+			a.err = fmt.Errorf("%w: another message: %.40q", errWrong, got)
 		}
 		if a.err != nil {
 			return

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -304,6 +305,7 @@ func (s *soak) explain(a *soakAnswer) string {
 // explain names how the fault, during which a request was under way, made it fail; "" when it can't have.
 func (f *soakFault) explain(a *soakAnswer) string {
 	switch post, tunnel := strings.HasPrefix(a.kind, "POST"), a.kind == "WebSocket"; {
+	case errors.Is(a.err, errWrong):
 	case f.kind == "hung" && a.status == http.StatusGatewayTimeout && a.cause == "timeout":
 		return "hung: no answer in time"
 	case f.kind == "killed" && post && a.status == http.StatusBadGateway && a.cause == "broken_answer":
