@@ -32,6 +32,6 @@ func (c *chooser) next(failed *seat) *seat {
 	if s == nil || !c.budget.spend() {
 		return nil
 	}
-	failed.meters.retries.Inc()
+	failed.attempts.retries.Inc()
 	return s
 }

@@ -17,30 +17,18 @@ const namespace = "retune_proxy"
 type meters struct {
 	registry *prometheus.Registry
 
-	requests, errors, selected *prometheus.CounterVec   // by algorithm and backend
-	responseTime, pickTime     *prometheus.HistogramVec // by algorithm and backend; by algorithm
-	retried, ejected           *prometheus.CounterVec   // by backend
-	owned                      *prometheus.CounterVec   // by cause
-	switches                   *prometheus.CounterVec   // by the algorithms before and after
-	reloads                    *prometheus.CounterVec   // by outcome
-	state, algorithm           *prometheus.GaugeVec     // 1 for the one that holds
-	rulesVersion               prometheus.Gauge
-}
-
-// seatMeters is one backend's counters under one algorithm, looked up once per route.
-type seatMeters struct {
-	requests, errors, selected, retries prometheus.Counter
-	responseTime                        prometheus.Observer
+	attempts         *attemptsOf
+	pickTime         *prometheus.HistogramVec // by algorithm
+	retried, ejected *prometheus.CounterVec   // by backend
+	owned            *prometheus.CounterVec   // by cause
+	switches         *prometheus.CounterVec   // by the algorithms before and after
+	reloads          *prometheus.CounterVec   // by outcome
+	state, algorithm *prometheus.GaugeVec     // 1 for the one that holds
+	rulesVersion     prometheus.Gauge
 }
 
 func newMeters() *meters {
-	m := &meters{registry: prometheus.NewRegistry()}
-	both := []string{"algorithm", "backend"}
-	m.requests = m.counter("requests_total", "Attempts that ended, whatever their outcome.", both...)
-	m.errors = m.counter("errors_total", "Attempts that a backend failed: no connection, no or a broken answer, a 5xx.", both...)
-	m.selected = m.counter("backend_selection_total", "Picks of a backend, retries included.", both...)
-	m.responseTime = m.histogram("response_time_seconds", "From the pick to the answer's head, of successful attempts.",
-		[]float64{.001, .0025, .005, .01, .025, .05, .1, .2, .3, .5, .75, 1, 2.5, 5, 10}, both...)
+	m := &meters{registry: prometheus.NewRegistry(), attempts: newAttemptsOf()}
 	m.pickTime = m.histogram("algorithm_duration_seconds", "Of one pick in 64: how long it took.",
 		[]float64{50e-9, 100e-9, 250e-9, 500e-9, 1e-6, 2.5e-6, 5e-6, 10e-6, 100e-6, 1e-3}, "algorithm")
 	m.retried = m.counter("retries_total", "Attempts that failed and were tried again on another backend.", "backend")
@@ -52,7 +40,7 @@ func newMeters() *meters {
 	m.algorithm = m.gauge("algorithm_info", "1 for the algorithm in force.", "algorithm")
 	version := prometheus.GaugeOpts{Namespace: namespace, Name: "rules_version", Help: "Version of the rules in force."}
 	m.rulesVersion = prometheus.NewGauge(version)
-	m.registry.MustRegister(m.rulesVersion, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.attempts, m.rulesVersion, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -76,14 +64,8 @@ func (m *meters) histogram(name, help string, buckets []float64, labels ...strin
 	return v
 }
 
-func (m *meters) seat(a balance.Algorithm, backend string) *seatMeters {
-	return &seatMeters{
-		requests:     m.requests.WithLabelValues(string(a), backend),
-		errors:       m.errors.WithLabelValues(string(a), backend),
-		selected:     m.selected.WithLabelValues(string(a), backend),
-		responseTime: m.responseTime.WithLabelValues(string(a), backend),
-		retries:      m.retried.WithLabelValues(backend),
-	}
+func (m *meters) seat(a balance.Algorithm, backend string) *attempts {
+	return m.attempts.get(a, backend, m.retried.WithLabelValues(backend))
 }
 
 func (m *meters) duration(a balance.Algorithm) prometheus.Observer {
@@ -98,11 +80,10 @@ func (m *meters) own(cause string) prometheus.Counter { return m.owned.WithLabel
 
 // forget drops the series of a backend that was removed.
 func (m *meters) forget(backend string) {
-	of := prometheus.Labels{"backend": backend}
-	for _, v := range []*prometheus.CounterVec{m.requests, m.errors, m.selected, m.retried, m.ejected} {
-		v.DeletePartialMatch(of)
+	m.attempts.forget(backend)
+	for _, v := range []*prometheus.CounterVec{m.retried, m.ejected} {
+		v.DeletePartialMatch(prometheus.Labels{"backend": backend})
 	}
-	m.responseTime.DeletePartialMatch(of)
 }
 
 // decided counts a switch.

@@ -173,7 +173,7 @@ func (p *pool) rerouteLocked() {
 	for _, s := range healthy {
 		r.plain = r.plain && s.URL().Scheme == "http"
 		r.available = append(r.available, s.Backend)
-		r.seats[s.Backend] = &seat{server: s, meters: p.meters.seat(p.algorithm, s.ID())}
+		r.seats[s.Backend] = &seat{server: s, attempts: p.meters.seat(p.algorithm, s.ID())}
 	}
 	var err error
 	r.picker, err = balance.New(p.algorithm, r.available, balance.Options{Decay: p.params.Decay})

@@ -26,7 +26,7 @@ func (r *route) sampled() bool { return rand.Uint32()%64 == 0 }
 // seat is a server on one route, with its counters under that route's algorithm already looked up.
 type seat struct {
 	*server
-	meters *seatMeters
+	attempts *attempts
 }
 
 // pick chooses a seat for a client; nil when there is none.
@@ -54,7 +54,7 @@ type exchange struct {
 }
 
 func (s *seat) begin(now int64) exchange {
-	s.meters.selected.Inc()
+	s.attempts.picked()
 	return exchange{seat: s, load: s.Begin(), began: now}
 }
 

@@ -35,24 +35,22 @@ type server struct {
 func (s *seat) count(l balance.Load, began, now, elapsed int64, o traffic.Outcome) {
 	e := time.Duration(elapsed)
 	s.tally.Record(now, e, o)
+	s.attempts.end(e, o)
 	switch o {
 	case traffic.Success:
 		s.End(l, now, e, balance.Success)
-		s.meters.responseTime.Observe(e.Seconds())
 		if s.failing.Load() != 0 {
 			s.failing.Store(0)
 		}
 	case traffic.Failure, traffic.Retried:
 		s.End(l, now, e, balance.Failure)
 		s.errors.Add(1)
-		s.meters.errors.Inc()
 		s.pool.failed(s.server, began)
 	default:
 		s.End(l, now, e, balance.Aborted)
 		s.aborted.Add(1)
 	}
 	s.requests.Add(1)
-	s.meters.requests.Inc()
 }
 
 // ended is how many requests the backend has ended itself, well or badly.
