@@ -20,9 +20,9 @@ func (c *calendar) at(t int64, do func()) {
 	c.entries.push(entry{t, c.count, do})
 }
 
-// run lets happen what is due before end.
-func (c *calendar) run(end int64) {
-	for len(c.entries) > 0 && c.entries[0].at < end {
+// run lets everything happen.
+func (c *calendar) run() {
+	for len(c.entries) > 0 {
 		e := c.entries.pop()
 		c.now = e.at
 		e.do()

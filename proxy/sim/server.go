@@ -15,6 +15,7 @@ type Backend struct {
 	Mean        time.Duration // of its service time
 	Sigma       float64       // of the lognormal service time; 0: always Mean
 	Concurrency int           // requests worked on at once, the rest queue in order; 0: no limit
+	Queue       int           // requests that may wait, more are refused at once; 0: no limit
 }
 
 // Server is a backend in a running experiment. Events may set its exported fields.
@@ -37,7 +38,7 @@ func newServer(b Backend) *Server {
 // serve takes in a request and tells how long it will take to answer, queueing included: in a first-come,
 // first-served queue nothing that comes later changes that.
 func (s *Server) serve(now int64, dice *rand.Rand) (took int64, o balance.Outcome) {
-	if dice.Float64() < s.Failing {
+	if s.refuses() || dice.Float64() < s.Failing {
 		return int64(s.FailsIn), balance.Failure
 	}
 	begins := s.slot(now)
@@ -46,6 +47,11 @@ func (s *Server) serve(now int64, dice *rand.Rand) (took int64, o balance.Outcom
 		s.free.push(instant(ends))
 	}
 	return ends - now, balance.Success
+}
+
+// refuses reports whether the queue is full. The request that asks is in flight already.
+func (s *Server) refuses() bool {
+	return s.model.Concurrency > 0 && s.model.Queue > 0 && s.Balance.InFlight() > int64(s.model.Concurrency+s.model.Queue)
 }
 
 // slot is when the next request can begin, and takes that slot.
@@ -64,15 +70,15 @@ func (s *Server) service(dice *rand.Rand) float64 {
 
 func (s *Server) mean() float64 { return float64(s.model.Mean) * s.Slowdown }
 
-// expected is how long a request that comes now should take, known only to the oracle.
-func (s *Server) expected(now int64) float64 {
-	if s.Failing > 0 {
+// wait is how long a request that comes now will queue; without end at a backend that fails. Only the oracle knows.
+func (s *Server) wait(now int64) float64 {
+	switch {
+	case s.Failing > 0:
 		return math.Inf(1)
+	case s.model.Concurrency == 0 || len(s.free) < s.model.Concurrency:
+		return 0
 	}
-	if s.model.Concurrency == 0 || len(s.free) < s.model.Concurrency {
-		return s.mean()
-	}
-	return float64(max(0, int64(s.free[0])-now)) + s.mean()
+	return float64(max(0, int64(s.free[0])-now))
 }
 
 // instant is a point of the virtual clock.

@@ -16,8 +16,9 @@ type Setup struct {
 	Load      Load
 	Events    []Event       // what happens to the backends meanwhile
 	Warm      time.Duration // not measured
-	Measured  time.Duration // follows Warm
+	Measured  time.Duration // follows Warm; what has begun in it counts, however late it is answered
 	Seed      uint64
+	WaitPrice float64 // of the Oracle alone: what it counts a second of waiting for; 1 by default
 }
 
 // Load is what the clients do. With Clients they form a closed loop, else requests come at Rate by chance
@@ -35,9 +36,6 @@ type Event struct {
 	Do func([]*Server)
 }
 
-// Oracle is the limit: it knows each queue and the mean service time, and picks what should be done first.
-const Oracle balance.Algorithm = "ORACLE"
-
 // Run does the experiment. The error is an unknown algorithm.
 func Run(s Setup) (Result, error) {
 	w := &world{setup: s, dice: rand.New(rand.NewPCG(s.Seed, 1))}
@@ -51,7 +49,7 @@ func Run(s Setup) (Result, error) {
 		w.at(int64(e.At), func() { e.Do(w.servers) })
 	}
 	w.start(s.Load)
-	w.run(int64(s.Warm + s.Measured))
+	w.run()
 	return w.result(), nil
 }
 
@@ -64,10 +62,13 @@ type world struct {
 	dice    *rand.Rand
 	keys    []uint64
 	done    []answer
+
+	answered int // without failure, while it was measured
 }
 
 // answer is one measured request.
 type answer struct {
+	began  int64
 	took   int64
 	server int
 	failed bool
@@ -76,7 +77,7 @@ type answer struct {
 // choose builds the picker; it reads the virtual clock.
 func (w *world) choose(a balance.Algorithm) (err error) {
 	if a == Oracle {
-		w.picker = &oracle{w}
+		w.picker = newOracle(w)
 		return nil
 	}
 	var backends []*balance.Backend
@@ -107,12 +108,21 @@ func (w *world) start(l Load) {
 // gap is the time to the next arrival of an open load.
 func (w *world) gap() int64 { return int64(w.dice.ExpFloat64() / w.setup.Load.Rate * 1e9) }
 
+// over reports whether the load has ended; what is under way then is still answered.
+func (w *world) over() bool { return w.now >= int64(w.setup.Warm+w.setup.Measured) }
+
 func (w *world) arrive() {
+	if w.over() {
+		return
+	}
 	w.request(func() {})
 	w.at(w.now+w.gap(), w.arrive)
 }
 
 func (w *world) client() {
+	if w.over() {
+		return
+	}
 	w.request(func() { w.at(w.now+int64(w.setup.Load.Think), w.client) })
 }
 
@@ -126,11 +136,18 @@ func (w *world) request(then func()) {
 	took, outcome := s.serve(began, w.dice)
 	w.at(began+took, func() {
 		b.End(load, w.now, time.Duration(took), outcome)
-		if began >= int64(w.setup.Warm) {
-			w.done = append(w.done, answer{took, i, outcome == balance.Failure})
-		}
+		w.finished(answer{began, took, i, outcome == balance.Failure})
 		then()
 	})
+}
+
+func (w *world) finished(a answer) {
+	if a.began >= int64(w.setup.Warm) {
+		w.done = append(w.done, a)
+	}
+	if w.now >= int64(w.setup.Warm) && !w.over() && !a.failed {
+		w.answered++
+	}
 }
 
 func (w *world) index(b *balance.Backend) int {
@@ -140,18 +157,4 @@ func (w *world) index(b *balance.Backend) int {
 		}
 	}
 	panic("sim: the picker chose a backend that is not in the set")
-}
-
-// oracle is a balance.Picker that sees what no proxy can.
-type oracle struct{ w *world }
-
-func (o *oracle) Pick(uint64) *balance.Backend {
-	var best *Server
-	var least float64
-	for _, s := range o.w.servers {
-		if t := s.expected(o.w.now); best == nil || t < least {
-			best, least = s, t
-		}
-	}
-	return best.Balance
 }

@@ -2,27 +2,18 @@ package sim
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"retune/proxy/balance"
 )
-
-// demoBackends are the four of the demo: 50, 150, 300 and 500 ms, weights 6:3:2:1.
-func demoBackends(sigma float64, concurrency int) []Backend {
-	var out []Backend
-	for i, ms := range []int{50, 150, 300, 500} {
-		out = append(out, Backend{
-			ID: fmt.Sprintf("server-%d", i+1), Weight: []int{6, 3, 2, 1}[i],
-			Mean: time.Duration(ms) * time.Millisecond, Sigma: sigma, Concurrency: concurrency,
-		})
-	}
-	return out
-}
 
 func run(t *testing.T, s Setup) Result {
 	t.Helper()
@@ -39,7 +30,7 @@ func TestThroughputRatiosOfTheReferenceLoad(t *testing.T) {
 	rps := map[balance.Algorithm]float64{}
 	var table strings.Builder
 	for _, a := range append(balance.Algorithms(), Oracle) {
-		r := run(t, Setup{Algorithm: a, Backends: demoBackends(0, 0), Load: Load{Clients: 100, Think: 100 * time.Millisecond}})
+		r := run(t, Setup{Algorithm: a, Backends: DemoBackends(0, 0), Load: Load{Clients: 100, Think: 100 * time.Millisecond}})
 		rps[a] = r.RPS
 		fmt.Fprintf(&table, "%-27s %6.1f rps  %.2f  p95 %v\n", a, r.RPS, r.RPS/rps[balance.RoundRobin], r.Quantile(.95))
 	}
@@ -51,33 +42,43 @@ func TestThroughputRatiosOfTheReferenceLoad(t *testing.T) {
 	}
 }
 
-// Four backends with 16 slots each under open load. The limit is 1.25 times what somebody who sees the queues
-// would reach, and no other algorithm may be better by more than 5%.
-func TestExpectedCompletionIsNearTheOracle(t *testing.T) {
-	loads := map[string]Load{
-		"100 rps":     {Rate: 100},
-		"300 rps":     {Rate: 300},
-		"400 rps":     {Rate: 400},
-		"100 clients": {Clients: 100, Think: 100 * time.Millisecond},
+// goals are how near EXPECTED_COMPLETION comes to the limit, and to the best of the other nine: its 95th percentile
+// at most that many times as long. Those of the demo backends were set beforehand; the rest are what it does.
+var goals = map[string]struct{ limit, others float64 }{
+	"reference": {1.25, 1.05}, "100 rps": {1.25, 1.05}, "300 rps": {1.25, 1.05}, "400 rps": {1.25, 1.05},
+	"100 clients": {1.25, 1.05}, "failure": {1.25, 1.05},
+	"six others": {1.25, 1.05}, "alike": {1.25, 1.05}, "long tail": {1.25, 1.05},
+	"one slot": {1.6, 1.35}, // with so few requests it takes long to learn that one slot is all
+}
+
+// The seeds are not those that it was made with. In a closed loop the throughput counts too: it may be 5% below
+// the best, for a tail that is a quarter shorter.
+func TestExpectedCompletionIsNearTheLimit(t *testing.T) {
+	rows, err := Compare(t.Context(), Reference(), balance.Algorithms(), []uint64{201, 202, 203})
+	require.NoError(t, err)
+	p95, rps := map[string]map[balance.Algorithm]float64{}, map[string]map[balance.Algorithm]float64{}
+	for _, r := range rows {
+		name := r.Scenario.Name
+		if p95[name] == nil {
+			p95[name], rps[name] = map[balance.Algorithm]float64{}, map[balance.Algorithm]float64{}
+		}
+		p95[name][r.Algorithm] = r.Median(func(r Result) float64 { return float64(r.Quantile(.95)) / 1e6 })
+		rps[name][r.Algorithm] = r.Median(func(r Result) float64 { return r.RPS })
+		t.Logf("%-12s %-27s p95 %6.0f ms, %4.0f rps", name, r.Algorithm, p95[name][r.Algorithm], rps[name][r.Algorithm])
 	}
-	for name, load := range loads {
-		t.Run(name, func(t *testing.T) {
-			p95 := map[balance.Algorithm]time.Duration{}
-			for _, a := range append(balance.Algorithms(), Oracle) {
-				p95[a] = run(t, Setup{Algorithm: a, Backends: demoBackends(.3, 16), Load: load}).Quantile(.95)
-				t.Logf("%-27s p95 %v", a, p95[a].Round(time.Millisecond))
-			}
-			ours := float64(p95[balance.ExpectedCompletion])
-			require.LessOrEqual(t, ours, 1.25*float64(p95[Oracle]))
-			for _, a := range balance.Algorithms() {
-				require.LessOrEqual(t, ours, 1.05*float64(p95[a]), "%s", a)
-			}
-		})
+	require.Len(t, p95, len(goals))
+	for name, goal := range goals {
+		ours := p95[name][balance.ExpectedCompletion]
+		require.LessOrEqual(t, ours, goal.limit*p95[name][Oracle], name)
+		for _, a := range balance.Algorithms() {
+			require.LessOrEqual(t, ours, goal.others*p95[name][a], "%s: %s", name, a)
+			require.GreaterOrEqual(t, rps[name][balance.ExpectedCompletion], 0.95*rps[name][a], "%s: throughput of %s", name, a)
+		}
 	}
 }
 
 // The fastest backend fails, or gets 20 times slower, for 10 s, and recovers; nothing takes it out of the set
-// meanwhile, as a health check would. p95 is that of the whole minute.
+// meanwhile, as a health check would. p95 is that of the whole minute. The oracle is the selfish one.
 func TestExpectedCompletionThroughFailureAndRecovery(t *testing.T) {
 	faults := map[string][2]func([]*Server){
 		"fails":    {func(s []*Server) { s[0].Failing = 1 }, func(s []*Server) { s[0].Failing = 0 }},
@@ -86,7 +87,7 @@ func TestExpectedCompletionThroughFailureAndRecovery(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			setup := Setup{
-				Backends: demoBackends(.3, 16), Load: Load{Rate: 150}, Measured: 60 * time.Second,
+				Backends: DemoBackends(.3, 16), Load: Load{Rate: 150}, Measured: 60 * time.Second,
 				Events: []Event{{30 * time.Second, fault[0]}, {40 * time.Second, fault[1]}},
 			}
 			results := map[balance.Algorithm]Result{}
@@ -106,7 +107,7 @@ func TestExpectedCompletionThroughFailureAndRecovery(t *testing.T) {
 
 // The same seed is the same experiment, to the nanosecond.
 func TestRunsRepeat(t *testing.T) {
-	s := Setup{Algorithm: balance.P2CPeakEWMA, Backends: demoBackends(.3, 16), Load: Load{Rate: 100}}
+	s := Setup{Algorithm: balance.P2CPeakEWMA, Backends: DemoBackends(.3, 16), Load: Load{Rate: 100}}
 	require.Equal(t, run(t, s), run(t, s))
 	other := s
 	other.Seed = 8
@@ -114,6 +115,48 @@ func TestRunsRepeat(t *testing.T) {
 }
 
 func TestUnknownAlgorithm(t *testing.T) {
-	_, err := Run(Setup{Algorithm: "FASTEST", Backends: demoBackends(0, 0), Load: Load{Rate: 1}})
+	_, err := Run(Setup{Algorithm: "FASTEST", Backends: DemoBackends(0, 0), Load: Load{Rate: 1}})
 	require.ErrorContains(t, err, "FASTEST")
+}
+
+// Whatever is refused for want of room in a queue fails at once.
+func TestAFullQueueRefuses(t *testing.T) {
+	one := Backend{ID: "a", Weight: 1, Mean: time.Second, Concurrency: 1, Queue: 2}
+	r := run(t, Setup{Algorithm: balance.RoundRobin, Backends: []Backend{one}, Load: Load{Rate: 10}})
+	require.InDelta(t, 1, r.RPS, 0.1)
+	require.InDelta(t, 0.9, r.ErrorRate(), 0.03)
+	require.LessOrEqual(t, r.Quantile(1), 3*time.Second, "itself, and two before it")
+}
+
+func TestCompareStops(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Compare(ctx, Reference(), balance.Algorithms(), []uint64{1})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// Each scenario's name is its own, and each runs.
+func TestReference(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range Reference() {
+		require.False(t, seen[s.Name], s.Name)
+		seen[s.Name] = true
+		require.NotEmpty(t, s.Description)
+	}
+}
+
+func TestHeapSorts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var h heap[instant]
+		in := rapid.SliceOf(rapid.Int64()).Draw(t, "in")
+		for _, x := range in {
+			h.push(instant(x))
+		}
+		slices.Sort(in)
+		for _, want := range in {
+			if got := h.pop(); int64(got) != want {
+				t.Fatalf("popped %d, want %d", got, want)
+			}
+		}
+	})
 }
