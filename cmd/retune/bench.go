@@ -17,6 +17,7 @@ import (
 	"retune/orchestrator/target"
 	"retune/proxy/balance"
 	"retune/proxy/rules"
+	"retune/proxy/sim"
 	"retune/proxy/steering"
 	"retune/ruleversions"
 )
@@ -41,6 +42,8 @@ type benchRow struct {
 	Ratio    float64         `json:"rps_to_round_robin"` // 0: ROUND_ROBIN was not measured
 	P95Ratio float64         `json:"p95_to_round_robin"`
 	Result   loadtest.Result `json:"result"`
+
+	Simulated *simFigure `json:"simulated,omitempty"` // the reference load only
 }
 
 // benchArm is a fixed algorithm or a rule file.
@@ -80,7 +83,7 @@ func (c *benchCmd) Run(ctx context.Context, o *output) error {
 }
 
 func (c *benchCmd) arms() (all []benchArm, err error) {
-	fixed, err := c.fixed()
+	fixed, err := pickAlgorithms(c.Algorithm)
 	if err != nil {
 		return nil, err
 	}
@@ -100,21 +103,6 @@ func (c *benchCmd) arms() (all []benchArm, err error) {
 		all = append(all, benchArm{name: filepath.Base(file), mode: steering.Mode{Mode: steering.Adaptive}, version: v})
 	}
 	return all, nil
-}
-
-// fixed is the algorithms that were asked for; all without a wish.
-func (c *benchCmd) fixed() (list []balance.Algorithm, err error) {
-	for _, n := range c.Algorithm {
-		a := balance.Algorithm(strings.ToUpper(n))
-		if !a.Known() {
-			return nil, usage("no algorithm %q; there are %v", n, balance.Algorithms())
-		}
-		list = append(list, a)
-	}
-	if len(list) == 0 {
-		return balance.Algorithms(), nil
-	}
-	return list, nil
 }
 
 // testBed is demo backends and a proxy on free ports.
@@ -185,21 +173,17 @@ func (c *benchCmd) scenarios(url string, back []string, plan orchestrator.Plan) 
 // measure runs every arm in every scenario.
 func (b *testBed) measure(ctx context.Context, o *output, runner *loadtest.Runner, arms []benchArm) (rows []benchRow, err error) {
 	for _, s := range b.scenarios {
-		var first loadtest.Result // ROUND_ROBIN's
+		simulated, err := simulate(ctx, s.Shape, sim.DemoBackends(0, 0), balance.Algorithms())
+		if err != nil {
+			return nil, err
+		}
 		for i, a := range arms {
 			fmt.Fprintf(o.err, "%s under %s (%d of %d)\n", s.Shape.Name, a.name, i+1, len(arms))
 			r, err := b.one(ctx, runner, s, a)
 			if err != nil {
 				return nil, fmt.Errorf("%s under %s: %w", s.Shape.Name, a.name, err)
 			}
-			if a.name == string(balance.RoundRobin) {
-				first = r
-			}
-			row := benchRow{Scenario: s.Shape.Name, Arm: a.name, Result: r}
-			if first.RPS > 0 && first.P95MS > 0 {
-				row.Ratio, row.P95Ratio = r.RPS/first.RPS, r.P95MS/first.P95MS
-			}
-			rows = append(rows, row)
+			rows = append(rows, benchRow{Scenario: s.Shape.Name, Arm: a.name, Result: r, Simulated: simulated[a.name]})
 		}
 	}
 	return rows, nil
@@ -219,18 +203,17 @@ func (b *testBed) one(ctx context.Context, runner *loadtest.Runner, s loadtest.S
 }
 
 func (c *benchCmd) show(o *output, rows []benchRow) error {
-	var cells [][]string
-	for _, r := range rows {
-		ratio, p95 := "", ""
-		if r.Ratio > 0 {
-			ratio, p95 = fmt.Sprintf("%.2f", r.Ratio), fmt.Sprintf("%.2f", r.P95Ratio)
-		}
-		cells = append(cells, []string{r.Scenario, r.Arm, fmt.Sprintf("%.1f", r.Result.RPS), ratio, fmt.Sprintf("%.0f", r.Result.AvgMS),
-			fmt.Sprintf("%.0f", r.Result.P50MS), fmt.Sprintf("%.0f", r.Result.P95MS), p95, fmt.Sprintf("%.0f", r.Result.P99MS),
-			fmt.Sprintf("%.2f%%", 100*r.Result.ErrorRate), strings.Join(r.Result.Invalid, "; ")})
+	figures := make([]armFigures, len(rows))
+	for i, r := range rows {
+		m := r.Result
+		figures[i] = armFigures{scenario: r.Scenario, arm: r.Arm, rps: m.RPS, avg: m.AvgMS, p50: m.P50MS, p95: m.P95MS, p99: m.P99MS,
+			errors: m.ErrorRate, simulated: r.Simulated, invalid: m.Invalid}
 	}
-	head := []string{"scenario", "arm", "RPS", "RPS / RR", "avg ms", "p50 ms", "p95 ms", "p95 / RR", "p99 ms", "errors", "no evidence because"}
-	return c.print(o, rows, head, cells, head[2:10]...)
+	firstRatios(figures)
+	for i, f := range figures {
+		rows[i].Ratio, rows[i].P95Ratio = f.rpsRatio, f.p95Ratio
+	}
+	return c.printArms(o, rows, figures, nil)
 }
 
 // freeAddrs is n loopback addresses that nobody listens on.

@@ -49,7 +49,7 @@ func (c *benchCmd) faults(ctx context.Context, o *output) error {
 	if c.Reference || len(c.Scenario)+len(c.Rules) > 0 {
 		return usage("--faults brings its own load and rules: of what to measure it takes --algorithm alone")
 	}
-	algorithms, err := c.fixed()
+	algorithms, err := pickAlgorithms(c.Algorithm)
 	if err != nil {
 		return err
 	}

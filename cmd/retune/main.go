@@ -74,6 +74,7 @@ type cli struct {
 	Rules    rulesCmd    `cmd:"" help:"List, show, compare, apply and roll back rule versions."`
 	Schedule scheduleCmd `cmd:"" help:"List, add and remove cycles that start by themselves."`
 	Bench    benchCmd    `cmd:"" help:"Measure fixed algorithms and rule files side by side."`
+	Sim      simCmd      `cmd:"" help:"Simulate the ten algorithms under the reference loads, beside the limit: bench in a second."`
 	Doctor   doctorCmd   `cmd:"" help:"Check what Retune needs, and how noisy this machine is."`
 	Config   configCmd   `cmd:"" help:"Print every setting, its value and where it comes from."`
 	Proxy    proxyCmd    `cmd:"" help:"Run the load balancer."`
