@@ -33,6 +33,8 @@ type benchCmd struct {
 	K6        string   `name:"k6" help:"The k6 program." env:"RETUNE_K6" placeholder:"FILE"`
 	tableFlags
 	logFlags
+
+	exe string // the program that is started for each role, our own when empty
 }
 
 // benchRow is one arm in one scenario.
@@ -131,6 +133,7 @@ func (c *benchCmd) bed(ctx context.Context, log *slog.Logger, stderr io.Writer) 
 	bed := &testBed{plan: plan, stop: func() { cancel(); kept.Wait(); os.RemoveAll(dir) }}
 	back, listen, admin := addrs[:4], addrs[4], addrs[5]
 	for _, p := range c.processes(dir, back, listen, admin) {
+		p.exe = c.exe
 		kept.Go(func() { p.keep(ctx, log, stderr) })
 		if err := p.ready(ctx); err != nil {
 			bed.stop()
