@@ -23,10 +23,7 @@ func pack(v float64, now int64) uint64 {
 // value is the value, 0 if unknown.
 func (e *estimate) value() float64 { return valueOf(e.word.Load()) }
 
-// age is the time since the last change in nanoseconds, never negative.
-func (e *estimate) age(now int64) float64 { return ageOf(e.word.Load(), now) }
-
-// read gives both, of the same instant.
+// read gives the value and the time since its last change, in nanoseconds, never negative.
 func (e *estimate) read(now int64) (value, age float64) {
 	word := e.word.Load()
 	return valueOf(word), ageOf(word, now)

@@ -3,7 +3,7 @@ package sim
 // calendar is the virtual clock: what is to happen, in order of time, and of entry at the same time.
 type calendar struct {
 	now     int64 // nanoseconds
-	entries heap[entry]
+	entries heap
 	count   uint64
 }
 

@@ -2,9 +2,9 @@ package sim
 
 // heap has its first element at 0. Unlike container/heap it puts nothing into an interface, which is half of
 // a run's time.
-type heap[T interface{ before(T) bool }] []T
+type heap []entry
 
-func (h *heap[T]) push(x T) {
+func (h *heap) push(x entry) {
 	*h = append(*h, x)
 	s := *h
 	for i := len(s) - 1; i > 0; {
@@ -18,12 +18,11 @@ func (h *heap[T]) push(x T) {
 }
 
 // pop takes the first element; there must be one.
-func (h *heap[T]) pop() T {
+func (h *heap) pop() entry {
 	s := *h
 	first, last := s[0], len(s)-1
 	s[0] = s[last]
-	var none T
-	s[last] = none
+	s[last] = entry{} // let go of what it does
 	s = s[:last]
 	*h = s
 	for i := 0; ; {

@@ -25,7 +25,7 @@ type Server struct {
 	Failing  float64       // share of requests that fail, after FailsIn
 	FailsIn  time.Duration // 1 ms at first
 	model    Backend
-	free     heap[instant] // when each busy slot is free again
+	free     heap // when each busy slot is free again
 }
 
 func newServer(b Backend) *Server {
@@ -44,7 +44,7 @@ func (s *Server) serve(now int64, dice *rand.Rand) (took int64, o balance.Outcom
 	begins := s.slot(now)
 	ends := begins + int64(s.service(dice))
 	if s.model.Concurrency > 0 {
-		s.free.push(instant(ends))
+		s.free.push(entry{at: ends})
 	}
 	return ends - now, balance.Success
 }
@@ -59,7 +59,7 @@ func (s *Server) slot(now int64) int64 {
 	if s.model.Concurrency == 0 || len(s.free) < s.model.Concurrency {
 		return now
 	}
-	return max(now, int64(s.free.pop()))
+	return max(now, s.free.pop().at)
 }
 
 // service draws a service time whose mean, not median, is the model's.
@@ -78,10 +78,5 @@ func (s *Server) wait(now int64) float64 {
 	case s.model.Concurrency == 0 || len(s.free) < s.model.Concurrency:
 		return 0
 	}
-	return float64(max(0, int64(s.free[0])-now))
+	return float64(max(0, s.free[0].at-now))
 }
-
-// instant is a point of the virtual clock.
-type instant int64
-
-func (t instant) before(u instant) bool { return t < u }
