@@ -17,7 +17,6 @@ import (
 	"retune/orchestrator/target"
 	"retune/proxy/balance"
 	"retune/proxy/rules"
-	"retune/proxy/sim"
 	"retune/proxy/steering"
 	"retune/ruleversions"
 )
@@ -93,13 +92,9 @@ func (c *benchCmd) arms() (all []benchArm, err error) {
 		all = append(all, benchArm{name: string(a), mode: steering.Mode{Mode: steering.Fixed, Algorithm: a}})
 	}
 	for _, file := range c.Rules {
-		b, err := readRuleFile(file)
+		rs, b, err := parseRuleFile(file)
 		if err != nil {
-			return nil, usage("reading the rule file: %w", err)
-		}
-		rs, err := rules.Parse(file, b)
-		if err != nil {
-			return nil, &exitError{exitUsage, err}
+			return nil, err
 		}
 		v := ruleversions.Version{Number: rs.Version, YAML: string(b), Hash: rules.Sum(b), Rules: rs}
 		all = append(all, benchArm{name: filepath.Base(file), mode: steering.Mode{Mode: steering.Adaptive}, version: v})
@@ -176,7 +171,7 @@ func (c *benchCmd) scenarios(url string, back []string, plan orchestrator.Plan) 
 // measure runs every arm in every scenario.
 func (b *testBed) measure(ctx context.Context, o *output, runner *loadtest.Runner, arms []benchArm) (rows []benchRow, err error) {
 	for _, s := range b.scenarios {
-		simulated, err := simulate(ctx, s.Shape, sim.DemoBackends(0, 0), balance.Algorithms())
+		simulated, err := simulate(ctx, s, 0, balance.Algorithms())
 		if err != nil {
 			return nil, err
 		}

@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"retune/orchestrator/loadtest"
 	"retune/proxy/balance"
+	"retune/proxy/rules"
 	"retune/proxy/sim"
 )
 
@@ -16,6 +18,7 @@ import (
 type simCmd struct {
 	Scenario  []string `help:"Only these scenarios. Repeatable."`
 	Algorithm []string `help:"Only these algorithms. Repeatable."`
+	Rules     []string `help:"Rule files that run beside the fixed algorithms, switching as in the proxy. Repeatable." type:"existingfile" placeholder:"FILE"`
 	Seeds     int      `help:"How often each is run, with other random numbers; the figures are medians. 1 to 100." default:"3"`
 	tableFlags
 }
@@ -28,6 +31,7 @@ type simRow struct {
 	P95Ratio float64   `json:"p95_to_round_robin"`
 	P95Limit float64   `json:"p95_to_limit"`
 	Seeds    int       `json:"seeds"`
+	Switches float64   `json:"switches"` // of the algorithm, by a rule file
 	Result   simResult `json:"result"`
 }
 
@@ -49,18 +53,18 @@ func (c *simCmd) Run(ctx context.Context, o *output) error {
 	if err != nil {
 		return err
 	}
-	algorithms, err := pickAlgorithms(c.Algorithm)
+	arms, err := c.arms()
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	rows, err := sim.Compare(ctx, scenarios, algorithms, firstSeeds(c.Seeds))
+	rows, err := sim.Compare(ctx, scenarios, arms, firstSeeds(c.Seeds))
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(o.err, "%d scenarios, %d algorithms and the limit (ORACLE sees queues and service times), in %v.\n"+
-		"Medians of %d seeds. No health checks and no retries: what the algorithm does alone.\n\n",
-		len(scenarios), len(algorithms), time.Since(began).Round(time.Millisecond), c.Seeds)
+	fmt.Fprintf(o.err, "Scenarios: %d; arms: %d and the limit (ORACLE sees queues and service times); in %v.\n"+
+		"Medians over %d seeds. No health checks and no retries: what the algorithm does alone.\n\n",
+		len(scenarios), len(arms), time.Since(began).Round(time.Millisecond), c.Seeds)
 	return c.show(o, rows)
 }
 
@@ -78,6 +82,36 @@ func (c *simCmd) scenarios() (chosen []sim.Scenario, err error) {
 		}
 	}
 	return chosen, nil
+}
+
+// arms are the algorithms and then the rule files.
+func (c *simCmd) arms() ([]sim.Arm, error) {
+	algorithms, err := pickAlgorithms(c.Algorithm)
+	if err != nil {
+		return nil, err
+	}
+	arms := sim.Fixed(algorithms)
+	for _, file := range c.Rules {
+		rs, _, err := parseRuleFile(file)
+		if err != nil {
+			return nil, err
+		}
+		arms = append(arms, sim.Arm{Name: filepath.Base(file), Rules: &rs})
+	}
+	return arms, nil
+}
+
+// parseRuleFile reads a rule file for an arm, and its bytes. Every fault in it is the caller's.
+func parseRuleFile(file string) (rules.RuleSet, []byte, error) {
+	b, err := readRuleFile(file)
+	if err != nil {
+		return rules.RuleSet{}, nil, usage("reading the rule file: %w", err)
+	}
+	rs, err := rules.Parse(file, b)
+	if err != nil {
+		return rules.RuleSet{}, nil, &exitError{exitUsage, err}
+	}
+	return rs, b, nil
 }
 
 // pickAlgorithms are those of these names, in any case; all when there are none.
@@ -109,7 +143,7 @@ func (c *simCmd) show(o *output, rows []sim.Row) error {
 	for i, r := range rows {
 		figures[i] = simulatedFigures(r)
 		titles[r.Scenario.Name] = r.Scenario.Description
-		if r.Algorithm == sim.Oracle {
+		if r.Arm.Algorithm == sim.Oracle {
 			limit[r.Scenario.Name] = figures[i].p95
 		}
 	}
@@ -117,6 +151,7 @@ func (c *simCmd) show(o *output, rows []sim.Row) error {
 	data := make([]simRow, len(rows))
 	for i, f := range figures {
 		data[i] = simRow{f.scenario, f.arm, f.rpsRatio, f.p95Ratio, f.p95 / limit[f.scenario], c.Seeds,
+			rows[i].Median(func(x sim.Result) float64 { return float64(x.Switches) }),
 			simResult{f.rps, f.errors, f.avg, f.p50, f.p95, f.p99}}
 	}
 	return c.printArms(o, data, figures, titles)
@@ -128,7 +163,7 @@ func simulatedFigures(r sim.Row) armFigures {
 		return r.Median(func(x sim.Result) float64 { return x.Quantile(q).Seconds() * 1000 })
 	}
 	return armFigures{
-		scenario: r.Scenario.Name, arm: string(r.Algorithm),
+		scenario: r.Scenario.Name, arm: r.Arm.Name,
 		rps: r.Median(func(x sim.Result) float64 { return x.RPS }),
 		avg: r.Median(func(x sim.Result) float64 { return x.Mean().Seconds() * 1000 }),
 		p50: quantile(.50), p95: quantile(.95), p99: quantile(.99),
@@ -137,16 +172,21 @@ func simulatedFigures(r sim.Row) armFigures {
 }
 
 // simulate is what the simulator says of a scenario that bench puts on real sockets, under each algorithm: nil for
-// loads that it has no model of.
-func simulate(ctx context.Context, s loadtest.Shape, backends []sim.Backend, algorithms []balance.Algorithm) (map[string]*simFigure, error) {
-	if s.Closed == nil {
+// loads that it has no model of. overhead is what the machine adds to each request.
+func simulate(ctx context.Context, s loadtest.Scenario, overhead time.Duration, algorithms []balance.Algorithm) (map[string]*simFigure, error) {
+	closed := s.Shape.Closed
+	if closed == nil {
 		return nil, nil
 	}
-	scenario := sim.Scenario{Name: s.Name, Setup: sim.Setup{
-		Backends: backends, Warm: 10 * time.Second, Measured: 20 * time.Second,
-		Load: sim.Load{Clients: s.Closed.Users, Think: time.Duration(s.Closed.Think), Keys: s.Clients},
+	backends := sim.DemoBackends(0, 0)
+	for i := range backends {
+		backends[i].Mean += overhead
+	}
+	scenario := sim.Scenario{Name: s.Shape.Name, Setup: sim.Setup{
+		Backends: backends, Warm: s.Warm, Measured: time.Duration(closed.Duration),
+		Load: sim.Load{Clients: closed.Users, Think: time.Duration(closed.Think), Keys: s.Shape.Clients},
 	}}
-	rows, err := sim.Compare(ctx, []sim.Scenario{scenario}, algorithms, firstSeeds(3))
+	rows, err := sim.Compare(ctx, []sim.Scenario{scenario}, sim.Fixed(algorithms), firstSeeds(9))
 	if err != nil {
 		return nil, err
 	}

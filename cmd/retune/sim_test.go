@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
-	"net/http"
-	"strconv"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,16 +17,16 @@ import (
 
 	"retune/orchestrator/loadtest"
 	"retune/proxy/balance"
-	"retune/proxy/demo"
+	"retune/proxy/rules"
 	"retune/proxy/sim"
 	"retune/proxy/steering"
 )
 
 // Real clients, the real proxy and the demo backends on real sockets do what the simulator says: the reference load,
-// a few seconds of it per algorithm, two algorithms at a time. What is held is throughput, which in a closed loop is
+// a few seconds of it per algorithm, three algorithms at a time. What is held is throughput, which in a closed loop is
 // mean latency by another name; percentiles of so few requests are not, and bench prints those beside each other.
 // The simulator knows nothing of this machine: what it adds to each request (half a millisecond when idle, many when
-// busy) is measured meanwhile, and given to it.
+// busy) is given to it, as if backends were slower by that.
 func TestLiveAndSimulatedThroughputAgree(t *testing.T) {
 	algorithms := []balance.Algorithm{
 		balance.RoundRobin, balance.LeastConnections, balance.WeightedLeastConnections,
@@ -36,21 +35,19 @@ func TestLiveAndSimulatedThroughputAgree(t *testing.T) {
 	shape, err := loadtest.Load("reference")
 	require.NoError(t, err)
 	shape.Closed.Duration = loadtest.Duration(2500 * time.Millisecond)
+	short := loadtest.Scenario{Shape: shape, Warm: 1500 * time.Millisecond}
 	live, overhead := make([]loadtest.Result, len(algorithms)), make([]time.Duration, len(algorithms))
 	var g errgroup.Group
-	g.SetLimit(2)
+	g.SetLimit(3)
 	for i, a := range algorithms {
 		g.Go(func() (err error) {
-			live[i], overhead[i], err = shortReference(t, a, shape)
+			live[i], overhead[i], err = shortReference(t.Context(), a, short)
 			return err
 		})
 	}
 	require.NoError(t, g.Wait())
 	for i, a := range algorithms {
-		slowed := shape
-		slowed.Closed = new(*shape.Closed)
-		slowed.Closed.Think += loadtest.Duration(overhead[i])
-		simulated, err := simulate(t.Context(), slowed, sim.DemoBackends(0, 0), []balance.Algorithm{a})
+		simulated, err := simulate(t.Context(), short, overhead[i], []balance.Algorithm{a})
 		require.NoError(t, err)
 		want := simulated[string(a)]
 		t.Logf("%-27s live %5.1f rps, p95 %3.0f ms; simulated %5.1f rps, p95 %3.0f ms; the machine adds %v", a,
@@ -59,60 +56,47 @@ func TestLiveAndSimulatedThroughputAgree(t *testing.T) {
 	}
 }
 
-// shortReference is what bench does for one arm, on a bed of its own; and the mean of what sockets, proxy and
-// processors added to the time that backends worked.
-func shortReference(t *testing.T, a balance.Algorithm, shape loadtest.Shape) (r loadtest.Result, overhead time.Duration, err error) {
+// shortReference is what bench does for one arm, on a bed of its own; and what sockets, proxy and processors added to
+// a request, on average: its latency without the time that the backends worked, by the proxy's count of who did.
+func shortReference(ctx context.Context, a balance.Algorithm, short loadtest.Scenario) (r loadtest.Result, overhead time.Duration, err error) {
 	c := benchCmd{Reference: true, Profile: "quick", logFlags: logFlags{LogFormat: "text"}, exe: program}
-	runner, err := loadtest.Choose(t.Context(), loadtest.Builtin, loadtest.Config{Exe: program})
+	runner, err := loadtest.Choose(ctx, loadtest.Builtin, loadtest.Config{Exe: program})
 	if err != nil {
 		return r, 0, err
 	}
-	bed, err := c.bed(t.Context(), c.logger(io.Discard), io.Discard)
+	bed, err := c.bed(ctx, c.logger(io.Discard), io.Discard)
 	if err != nil {
 		return r, 0, err
 	}
 	defer bed.stop()
 	s := bed.scenarios[0]
-	s.Shape, s.Warm = shape, 1200*time.Millisecond
-	over := make(chan struct{})
-	var g errgroup.Group
-	g.Go(func() (err error) {
-		overhead, err = meanOverhead(t.Context(), s.Target, over)
-		return err
-	})
-	r, err = bed.one(t.Context(), runner, s, benchArm{name: string(a), mode: steering.Mode{Mode: steering.Fixed, Algorithm: a}})
-	close(over)
-	return r, overhead, errors.Join(err, g.Wait())
+	s.Shape, s.Warm = short.Shape, 0
+	warm := s
+	warm.Shape.Closed = new(*s.Shape.Closed)
+	warm.Shape.Closed.Duration = loadtest.Duration(short.Warm)
+	if _, err = bed.one(ctx, runner, warm, benchArm{name: string(a), mode: steering.Mode{Mode: steering.Fixed, Algorithm: a}}); err != nil {
+		return r, 0, err
+	}
+	before, err := bed.target.Status(ctx)
+	if err != nil {
+		return r, 0, err
+	}
+	if r, err = runner.Run(ctx, s, func(loadtest.Progress) {}); err != nil {
+		return r, 0, err
+	}
+	after, err := bed.target.Status(ctx)
+	return r, time.Duration((r.AvgMS/1000 - meanWork(before, after)) * 1e9), err
 }
 
-// meanOverhead makes one request after the other until over is closed: how much longer each took than the backend
-// says that it worked on it.
-func meanOverhead(ctx context.Context, url string, over <-chan struct{}) (time.Duration, error) {
-	sum, n := time.Duration(0), time.Duration(0)
-	for {
-		select {
-		case <-over:
-			return sum / max(n, 1), nil
-		default:
-		}
-		began := time.Now()
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return 0, err
-		}
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return 0, err
-		}
-		_, err = io.Copy(io.Discard, res.Body)
-		took := time.Since(began)
-		res.Body.Close()
-		worked, malformed := strconv.ParseFloat(res.Header.Get(demo.HeaderServiceTime), 64)
-		if err = errors.Join(err, malformed); err != nil {
-			return 0, err
-		}
-		sum, n = sum+took-time.Duration(worked*1e6), n+1
+// meanWork is the mean service time, in seconds, of the requests between two looks.
+func meanWork(before, after steering.Status) float64 {
+	worked, answers := 0.0, 0.0
+	for i, b := range sim.DemoBackends(0, 0) {
+		n := float64(after.Backends[i].Requests - before.Backends[i].Requests)
+		answers += n
+		worked += n * b.Mean.Seconds()
 	}
+	return worked / answers
 }
 
 // sim's table is readable in 80 columns, and its JSON has each arm and the limit with the names of bench's.
@@ -124,7 +108,7 @@ func TestSim(t *testing.T) {
 		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(line, "\n")), 80, line)
 	}
 	require.Contains(t, out.String(), "EXPECTED_COMPLETION")
-	require.Contains(t, stderr.String(), "Medians of 1 seeds")
+	require.Contains(t, stderr.String(), "Medians over 1 seeds")
 
 	out.Reset()
 	require.NoError(t, run(t.Context(), append(args, "-o", "json"), &out, &stderr))
@@ -136,6 +120,24 @@ func TestSim(t *testing.T) {
 	require.Greater(t, rows[1].Ratio, 1.1, "three hundred a second are more than equal turns can serve")
 	require.InDelta(t, 1, rows[2].P95Limit, 1e-9)
 	require.InDelta(t, rows[1].Result.P95MS/rows[2].Result.P95MS, rows[1].P95Limit, 1e-9)
+}
+
+// A rule file is an arm of its own, and a wrong one says where it is wrong.
+func TestSimTakesRules(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mine.yml")
+	require.NoError(t, os.WriteFile(file, rules.Render(rules.Default()), 0o600))
+	var out, stderr bytes.Buffer
+	args := []string{"sim", "--seeds", "1", "--scenario", "failure", "--algorithm", "RANDOM", "--rules", file, "-o", "json"}
+	require.NoError(t, run(t.Context(), args, &out, &stderr))
+	var rows []simRow
+	require.NoError(t, json.Unmarshal(out.Bytes(), &rows))
+	require.Equal(t, "mine.yml", rows[1].Arm)
+	require.Positive(t, rows[1].Switches, "a backend that fails is a state of its own")
+
+	require.NoError(t, os.WriteFile(file, []byte("version: x\n"), 0o600))
+	err := run(t.Context(), args, &out, &stderr)
+	require.Equal(t, exitUsage, exitCode(err, false))
+	require.Contains(t, stderr.String(), "mine.yml:1:")
 }
 
 func TestSimRefusesWhatItDoesNotKnow(t *testing.T) {

@@ -8,21 +8,39 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"retune/proxy/balance"
+	"retune/proxy/rules"
 )
 
-// Row is one algorithm in one scenario, once for each seed.
-type Row struct {
-	Scenario  Scenario
-	Algorithm balance.Algorithm // or Oracle: the limit
-	Results   []Result
+// Arm is what is compared: an algorithm, or rules that switch algorithms.
+type Arm struct {
+	Name      string
+	Algorithm balance.Algorithm // Oracle: the limit
+	Rules     *rules.RuleSet    // nil: Algorithm throughout
 }
 
-// Compare runs every algorithm, and the limit after them, in every scenario with every seed, on all cores. The rows
-// come in that order. An error is ctx's or an unknown algorithm.
-func Compare(ctx context.Context, scenarios []Scenario, algorithms []balance.Algorithm, seeds []uint64) ([]Row, error) {
+// Fixed are arms of one algorithm each.
+func Fixed(algorithms []balance.Algorithm) []Arm {
+	arms := make([]Arm, len(algorithms))
+	for i, a := range algorithms {
+		arms[i] = Arm{Name: string(a), Algorithm: a}
+	}
+	return arms
+}
+
+// Row is one arm in one scenario, once for each seed.
+type Row struct {
+	Scenario Scenario
+	Arm      Arm
+	Results  []Result
+}
+
+// Compare runs every arm, and the limit after them, in every scenario with every seed, on all cores. The rows come
+// in that order. An error is ctx's or an unknown algorithm.
+func Compare(ctx context.Context, scenarios []Scenario, arms []Arm, seeds []uint64) ([]Row, error) {
+	arms = append(slices.Clone(arms), Fixed([]balance.Algorithm{Oracle})...)
 	var rows []Row
 	for _, s := range scenarios {
-		for _, a := range append(slices.Clone(algorithms), Oracle) {
+		for _, a := range arms {
 			rows = append(rows, Row{s, a, make([]Result, len(seeds))})
 		}
 	}
@@ -43,8 +61,8 @@ func Compare(ctx context.Context, scenarios []Scenario, algorithms []balance.Alg
 
 func (r Row) once(seed uint64) (Result, error) {
 	s := r.Scenario.Setup
-	s.Seed, s.Algorithm = seed, r.Algorithm
-	if r.Algorithm == Oracle {
+	s.Seed, s.Algorithm, s.Rules = seed, r.Arm.Algorithm, r.Arm.Rules
+	if r.Arm.Algorithm == Oracle {
 		return Limit(s)
 	}
 	return Run(s)

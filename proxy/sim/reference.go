@@ -25,6 +25,7 @@ func Reference() []Scenario {
 		scenario("400 rps", "open load, 16 slots each", demo, Load{Rate: 400}),
 		scenario("100 clients", "100 ms think time, 16 slots each", demo, hundred),
 		failing(scenario("failure", "150 rps, the fastest fails for 10 s and comes back; nothing ejects it", demo, Load{Rate: 150})),
+		burst(scenario("burst", "60 rps, four times that for 15 s, 16 slots each", demo, Load{})),
 		scenario("six others", "700 rps, 8 slots each: 2 × 20 ms, 2 × 80 ms, 200 ms, 1 s", backends(0.3, 8, 20, 20, 80, 80, 200, 1000), Load{Rate: 700}),
 		scenario("alike", "140 rps, 4 slots each: 4 × 100 ms", backends(0.3, 4, 100, 100, 100, 100), Load{Rate: 140}),
 		scenario("long tail", "300 rps, 16 slots each, lognormal 1", DemoBackends(1, 16), Load{Rate: 300}),
@@ -42,6 +43,14 @@ func failing(s Scenario) Scenario {
 		return Event{at, func(all []*Server) { all[0].Failing = share }}
 	}
 	s.Setup.Events = []Event{turn(15*time.Second, 1), turn(25*time.Second, 0)}
+	s.Setup.Measured = 40 * time.Second
+	return s
+}
+
+// burst goes from 60 to 240 requests a second at 20 s, and back at 35 s, and measures 40 s.
+func burst(s Scenario) Scenario {
+	s.Setup.Load.Rate = 60
+	s.Setup.Load.Steps = []Step{{20 * time.Second, 240}, {35 * time.Second, 60}}
 	s.Setup.Measured = 40 * time.Second
 	return s
 }

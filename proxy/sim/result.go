@@ -12,6 +12,7 @@ type Result struct {
 	RPS      float64   // answers a second while it was measured, failures left out
 	Share    []float64 // of the requests, by backend
 	Failed   []int     // by backend
+	Switches int       // of the algorithm, by rules
 	latency  []int64   // of successes, sorted
 }
 
@@ -37,7 +38,7 @@ func (r Result) Mean() time.Duration {
 func (r Result) ErrorRate() float64 { return float64(r.Failures) / float64(max(r.Requests, 1)) }
 
 func (w *world) result() Result {
-	r := Result{Requests: len(w.done), Share: make([]float64, len(w.servers)), Failed: make([]int, len(w.servers))}
+	r := Result{Requests: len(w.done), Share: make([]float64, len(w.servers)), Failed: make([]int, len(w.servers)), Switches: w.switches}
 	for _, a := range w.done {
 		r.Share[a.server]++
 		if a.failed {

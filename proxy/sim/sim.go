@@ -7,11 +7,14 @@ import (
 	"time"
 
 	"retune/proxy/balance"
+	"retune/proxy/rules"
+	"retune/proxy/traffic"
 )
 
 // Setup is one experiment.
 type Setup struct {
 	Algorithm balance.Algorithm // or Oracle
+	Rules     *rules.RuleSet    // switch by them, as the proxy does, instead of Algorithm; nil: don't
 	Backends  []Backend
 	Load      Load
 	Events    []Event       // what happens to the backends meanwhile
@@ -25,9 +28,16 @@ type Setup struct {
 // (Poisson).
 type Load struct {
 	Rate    float64       // requests a second
+	Steps   []Step        // changes of Rate
 	Clients int           // each waits for its answer, then thinks
 	Think   time.Duration // between an answer and the client's next request
 	Keys    int           // each request comes from one of so many addresses; 1000 by default
+}
+
+// Step is a change of an open load's rate.
+type Step struct {
+	At   time.Duration
+	Rate float64
 }
 
 // Event changes backends at an instant of the virtual clock.
@@ -42,11 +52,16 @@ func Run(s Setup) (Result, error) {
 	for _, b := range s.Backends {
 		w.servers = append(w.servers, newServer(b))
 	}
-	if err := w.choose(s.Algorithm); err != nil {
+	if s.Rules != nil {
+		w.steer(*s.Rules)
+	} else if err := w.choose(s.Algorithm, rules.Params{}); err != nil {
 		return Result{}, err
 	}
 	for _, e := range s.Events {
 		w.at(int64(e.At), func() { e.Do(w.servers) })
+	}
+	for _, step := range s.Load.Steps {
+		w.at(int64(step.At), func() { w.setup.Load.Rate = step.Rate })
 	}
 	w.start(s.Load)
 	w.run()
@@ -59,11 +74,13 @@ type world struct {
 	setup   Setup
 	servers []*Server
 	picker  balance.Picker
+	control *control // nil: one algorithm throughout
 	dice    *rand.Rand
 	keys    []uint64
 	done    []answer
 
 	answered int // without failure, while it was measured
+	switches int // of the algorithm, while it was measured
 }
 
 // answer is one measured request.
@@ -75,7 +92,7 @@ type answer struct {
 }
 
 // choose builds the picker; it reads the virtual clock.
-func (w *world) choose(a balance.Algorithm) (err error) {
+func (w *world) choose(a balance.Algorithm, p rules.Params) (err error) {
 	if a == Oracle {
 		w.picker = newOracle(w)
 		return nil
@@ -84,7 +101,7 @@ func (w *world) choose(a balance.Algorithm) (err error) {
 	for _, s := range w.servers {
 		backends = append(backends, s.Balance)
 	}
-	w.picker, err = balance.New(a, backends, balance.Options{Seed: w.setup.Seed + 1, Now: func() int64 { return w.now }})
+	w.picker, err = balance.New(a, backends, balance.Options{Decay: p.Decay, Seed: w.setup.Seed + 1, Now: func() int64 { return w.now }})
 	return err
 }
 
@@ -136,6 +153,9 @@ func (w *world) request(then func()) {
 	took, outcome := s.serve(began, w.dice)
 	w.at(began+took, func() {
 		b.End(load, w.now, time.Duration(took), outcome)
+		if w.control != nil {
+			w.control.tallies[i].Record(w.now, time.Duration(took), traffic.Outcome(outcome))
+		}
 		w.finished(answer{began, took, i, outcome == balance.Failure})
 		then()
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"retune/proxy/balance"
+	"retune/proxy/rules"
+	"retune/proxy/traffic"
 )
 
 func run(t *testing.T, s Setup) Result {
@@ -46,7 +49,7 @@ func TestThroughputRatiosOfTheReferenceLoad(t *testing.T) {
 // at most that many times as long. Those of the demo backends were set beforehand; the rest are what it does.
 var goals = map[string]struct{ limit, others float64 }{
 	"reference": {1.25, 1.05}, "100 rps": {1.25, 1.05}, "300 rps": {1.25, 1.05}, "400 rps": {1.25, 1.05},
-	"100 clients": {1.25, 1.05}, "failure": {1.25, 1.05},
+	"100 clients": {1.25, 1.05}, "failure": {1.25, 1.05}, "burst": {1.25, 1.05},
 	"six others": {1.25, 1.05}, "alike": {1.25, 1.05}, "long tail": {1.25, 1.05},
 	"one slot": {1.6, 1.35}, // with so few requests it takes long to learn that one slot is all
 }
@@ -54,7 +57,7 @@ var goals = map[string]struct{ limit, others float64 }{
 // The seeds are not those that it was made with. In a closed loop the throughput counts too: it may be 5% below
 // the best, for a tail that is a quarter shorter.
 func TestExpectedCompletionIsNearTheLimit(t *testing.T) {
-	rows, err := Compare(t.Context(), Reference(), balance.Algorithms(), []uint64{201, 202, 203})
+	rows, err := Compare(t.Context(), Reference(), Fixed(balance.Algorithms()), []uint64{201, 202, 203})
 	require.NoError(t, err)
 	p95, rps := map[string]map[balance.Algorithm]float64{}, map[string]map[balance.Algorithm]float64{}
 	for _, r := range rows {
@@ -62,9 +65,9 @@ func TestExpectedCompletionIsNearTheLimit(t *testing.T) {
 		if p95[name] == nil {
 			p95[name], rps[name] = map[balance.Algorithm]float64{}, map[balance.Algorithm]float64{}
 		}
-		p95[name][r.Algorithm] = r.Median(func(r Result) float64 { return float64(r.Quantile(.95)) / 1e6 })
-		rps[name][r.Algorithm] = r.Median(func(r Result) float64 { return r.RPS })
-		t.Logf("%-12s %-27s p95 %6.0f ms, %4.0f rps", name, r.Algorithm, p95[name][r.Algorithm], rps[name][r.Algorithm])
+		p95[name][r.Arm.Algorithm] = r.Median(func(r Result) float64 { return float64(r.Quantile(.95)) / 1e6 })
+		rps[name][r.Arm.Algorithm] = r.Median(func(r Result) float64 { return r.RPS })
+		t.Logf("%-12s %-27s p95 %6.0f ms, %4.0f rps", name, r.Arm.Name, p95[name][r.Arm.Algorithm], rps[name][r.Arm.Algorithm])
 	}
 	require.Len(t, p95, len(goals))
 	for name, goal := range goals {
@@ -131,7 +134,7 @@ func TestAFullQueueRefuses(t *testing.T) {
 func TestCompareStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Compare(ctx, Reference(), balance.Algorithms(), []uint64{1})
+	_, err := Compare(ctx, Reference(), Fixed(balance.Algorithms()), []uint64{1})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -159,4 +162,32 @@ func TestHeapSorts(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Rules switch on the virtual clock as they do in the proxy: a burst is a SPIKE, and its algorithm is put in force
+// while it lasts. With the same algorithm in every state nothing ever switches.
+func TestRulesSteer(t *testing.T) {
+	var scenario Scenario
+	for _, s := range Reference() {
+		if s.Name == "burst" {
+			scenario = s
+		}
+	}
+	rs := rules.Default()
+	rs.Detection.Window, rs.Switching.Cooldown, rs.Switching.SpikeSustainedWindows = 2*time.Second, 2*time.Second, 1
+	for state := range rs.Rules {
+		rs.Rules[state] = rules.Rule{Algorithm: balance.RoundRobin}
+	}
+	setup := scenario.Setup
+	setup.Rules = &rs
+	still := run(t, setup)
+	require.Zero(t, still.Switches)
+
+	spiky := rs
+	spiky.Rules = maps.Clone(rs.Rules)
+	spiky.Rules[traffic.Spike] = rules.Rule{Algorithm: balance.LeastResponseTime}
+	setup.Rules = &spiky
+	r := run(t, setup)
+	require.GreaterOrEqual(t, r.Switches, 2, "there and back")
+	require.Less(t, r.Quantile(.95), still.Quantile(.95))
 }
