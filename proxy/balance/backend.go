@@ -81,8 +81,8 @@ func (b *Backend) ServiceTime() time.Duration {
 	return time.Duration(b.capacity.service.value())
 }
 
-// Concurrency is how many requests EXPECTED_COMPLETION believes that the backend can work on at once: at
-// most some twice of what it was seen to hold, at least 1.
+// Concurrency is how many requests EXPECTED_COMPLETION believes that the backend can work on at once, at least 1.
+// Where it was never near full that is a guess, and may be far too high.
 func (b *Backend) Concurrency() float64 { return b.capacity.concurrency() }
 
 // Begin counts a request in, at the moment of the pick. Hand the result to End.

@@ -21,8 +21,8 @@ const (
 	leastDoubt = 0.02
 	scatter    = 0.3
 	// unseen is the usual shortage below which c is so far beyond all that was in flight that nothing is known of
-	// it, and it is let go: some fifteen times.
-	unseen = 0.06
+	// it, and it is let go: some fifty times.
+	unseen = 0.02
 	// worstError bounds what one answer may say: service times have long tails.
 	worstError = 3
 )
@@ -57,11 +57,9 @@ func (c *capacity) observe(now int64, load, took float64) {
 	c.service.move(now, served, serviceTau, serviceGain)
 }
 
-// shortage is how short slots were with x = k/c in flight, 0 to 1: a step at x = 1, made soft because c is not
-// known exactly.
-func shortage(x float64) float64 {
-	return x / (1 + x)
-}
+// shortage is how short slots were with x = k/c in flight, 0 to 1: the step at x = 1, so soft that an error in c is
+// seen from afar.
+func shortage(x float64) float64 { return x / (1 + x) }
 
 // slots is the estimate of c in one word, so that it is read and changed as a whole: float32 bits of the count
 // above, then doubt and usual as parts of 2^16 - 1. The zero value is what is believed without evidence.
