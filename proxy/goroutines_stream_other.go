@@ -9,7 +9,30 @@ import (
 )
 
 // system has what a stream needs where nothing but net is there.
-type system struct{ first [1]byte }
+type system struct {
+	first [1]byte
+	woken chan error // why the watch over an idle connection has ended
+}
+
+// rest begins the watch over an idle connection, on a goroutine of its own, which ends with rouse or the connection.
+func (s *stream) rest() {
+	if s.woken == nil {
+		s.woken = make(chan error, 1)
+	}
+	go func() {
+		_, err := s.Read(s.first[:])
+		s.woken <- err
+	}()
+}
+
+// rouse ends the watch; false when the other end has closed the connection, or spoken without being asked.
+func (s *stream) rouse() bool {
+	s.wake()
+	return s.late(<-s.woken)
+}
+
+// usedUp reports whether the other end of an idle connection has.
+func (s *stream) usedUp() bool { return len(s.woken) > 0 }
 
 // fill reads more, at least a byte. The stream is not full.
 func (s *stream) fill() error {
@@ -45,9 +68,3 @@ func (s *stream) ask(out []byte, _ bool) (sent int, err error) {
 	}
 	return sent, s.fill() // what it said before it closed is still there
 }
-
-// canLook says whether usedUp knows.
-const canLook = false
-
-// usedUp can't be told without a wait.
-func (s *stream) usedUp() bool { return false }

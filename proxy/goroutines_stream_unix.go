@@ -87,8 +87,10 @@ func (s *stream) askStep(fd uintptr) bool {
 	return true
 }
 
-// canLook says whether usedUp knows.
-const canLook = true
+// rest and rouse have nothing to do: usedUp and ask look.
+func (s *stream) rest() {}
+
+func (s *stream) rouse() bool { return true }
 
 // usedUp reports whether the other end has closed the connection, or spoken without being asked.
 func (s *stream) usedUp() bool {

@@ -66,7 +66,7 @@ func (t *task) run() ending {
 // try sends the request to one backend, until the head of its answer has been passed on. A connection that was kept
 // may have closed meanwhile: that is nobody's failure, and what may be sent again is, on a new one.
 func (t *task) try() error {
-	for kept := t.idempotent || canLook; ; {
+	for kept := true; ; {
 		t.sent = 0
 		reused, err := t.connect(kept)
 		if err != nil {
@@ -117,7 +117,7 @@ func (t *task) attempt(reused bool) error {
 	u := t.up
 	t.began, t.sent = t.client.now, 0
 	if !t.body.Done() {
-		if reused && !t.idempotent && u.usedUp() {
+		if reused && u.usedUp() {
 			return errUsedUp
 		}
 		t.start(t.out)

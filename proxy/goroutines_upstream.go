@@ -28,7 +28,7 @@ func (t *task) connect(kept bool) (reused bool, err error) {
 	c, s := t.client, t.seat.server
 	if kept {
 		for t.up = s.spares.take(c.now); t.up != nil; t.up = s.spares.take(c.now) {
-			if !t.up.lost.Load() {
+			if t.up.rouse() && !t.up.lost.Load() {
 				return true, nil
 			}
 			t.up.end()
@@ -139,6 +139,7 @@ func (s *spares) keep(u *upstream, now int64) bool {
 		return false
 	}
 	u.since = now
+	u.rest()
 	s.stack = append(s.stack, u)
 	if s.timed {
 		return true
