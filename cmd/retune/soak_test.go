@@ -136,28 +136,35 @@ func (s *soak) happen(ctx context.Context) {
 		reloads = shortSoak / 12
 	}
 	timetable := []struct {
+		what      string
 		at, every time.Duration
 		do        func()
 	}{
-		{0, time.Second, s.sample},
-		{500 * time.Millisecond, reloads, s.reload},
-		{30 * time.Second, 30 * time.Second, s.progress},
-		{800 * time.Millisecond, turn, s.forgive},
-		{time.Second, turn, s.killFirst},
-		{3 * time.Second, turn, s.reviveFirst},
-		{4 * time.Second, turn, s.forgive},
-		{4500 * time.Millisecond, turn, s.hangFirst},
-		{8 * time.Second, turn, s.wakeFirst},
-		{1500 * time.Millisecond, 7 * time.Second, func() { s.backendOf(3, http.MethodPut, `{"drain":true}`) }},
-		{2500 * time.Millisecond, 7 * time.Second, s.removeLast},
-		{3500 * time.Millisecond, 7 * time.Second, func() { s.backendOf(3, http.MethodPut, `{"url":"http://`+s.back[3]+`"}`) }},
+		{"sampling", 0, time.Second, s.sample},
+		{"reloading", 500 * time.Millisecond, reloads, s.reload},
+		{"telling", 30 * time.Second, 30 * time.Second, s.progress},
+		{"forgiving", 800 * time.Millisecond, turn, s.forgive},
+		{"killing", time.Second, turn, s.killFirst},
+		{"reviving", 3 * time.Second, turn, s.reviveFirst},
+		{"forgiving", 4 * time.Second, turn, s.forgive},
+		{"hanging", 4500 * time.Millisecond, turn, s.hangFirst},
+		{"waking", 8 * time.Second, turn, s.wakeFirst},
+		{"draining", 1500 * time.Millisecond, 7 * time.Second, func() { s.backendOf(3, http.MethodPut, `{"drain":true}`) }},
+		{"removing", 2500 * time.Millisecond, 7 * time.Second, s.removeLast},
+		{"adding", 3500 * time.Millisecond, 7 * time.Second, func() { s.backendOf(3, http.MethodPut, `{"url":"http://`+s.back[3]+`"}`) }},
 	}
 	for ctx.Err() == nil || s.faulty() {
 		for i := range timetable {
-			if e := &timetable[i]; time.Since(s.began) >= e.at {
-				s.late = max(s.late, time.Since(s.began)-e.at)
-				e.at += e.every
-				e.do()
+			began := time.Since(s.began)
+			e := &timetable[i]
+			if began < e.at {
+				continue
+			}
+			s.late = max(s.late, began-e.at)
+			e.at += e.every
+			e.do()
+			if took := time.Since(s.began) - began; took > time.Second {
+				s.t.Logf("%5.0f s: %s took %s", began.Seconds(), e.what, took.Round(time.Millisecond))
 			}
 		}
 		time.Sleep(5 * time.Millisecond)
