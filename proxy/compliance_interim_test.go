@@ -62,6 +62,20 @@ func TestComplianceInterim(t *testing.T) {
 			require.Equal(t, "timeout", a.get("X-Retune-Error"))
 			require.EqualValues(t, 1, p.statusOf("a").Errors)
 		})
+		check(t, "no body after 100", func(t *testing.T) {
+			b := rawBackend(t, func(conn *rawConn) {
+				conn.head()
+				conn.send("HTTP/1.1 100 Continue\r\n\r\n")
+				_, _ = conn.rest()
+			})
+			p := e.start(t, func(c *Config) { c.RequestTimeout = 300 * time.Millisecond }, b)
+			c := p.connect()
+			c.send(expect)
+			require.Equal(t, 100, c.answer("POST").status())
+			a := c.answer("POST")
+			require.Equal(t, 408, a.status(), "the client's fault: %s", a.head)
+			e.nobodysFailure(t, p)
+		})
 		check(t, "the client doesn't wait", func(t *testing.T) {
 			b := rawBackend(t, answering(ok))
 			c := e.start(t, nil, b).connect()

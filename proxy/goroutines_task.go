@@ -307,7 +307,7 @@ func (t *task) fail(err error) ending {
 	}
 	t.end(c.now, traffic.Failure)
 	switch {
-	case f.Fault != nil && !t.started:
+	case f.Fault != nil && !t.answered:
 		return c.refuse(f.Fault)
 	case f.Fault != nil, gone && t.answered:
 		return endNow

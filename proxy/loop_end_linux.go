@@ -30,7 +30,7 @@ func (l *loop) clientGone(s *sock) {
 func (l *loop) refuseBody(w *work, fault *wire.Fault) {
 	s := w.client
 	w.end(l.now, traffic.Aborted)
-	begun := w.started
+	begun := w.answered
 	l.free(w)
 	if begun {
 		l.kill(s)

@@ -295,6 +295,9 @@ func (l *loop) answerHeads(w *work, data []byte) {
 		if !l.say(w.client, edited) {
 			return
 		}
+		if !w.body.Done() { // it may have been what the client waited for
+			l.answer.arm(w.client, l.now)
+		}
 		data = data[end:]
 	}
 }
