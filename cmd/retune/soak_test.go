@@ -321,6 +321,8 @@ func (f *soakFault) explain(a *soakAnswer) string {
 		return "killed: a WebSocket's end"
 	case f.kind == "killed" && !tunnel && a.status == http.StatusOK && a.err != nil:
 		return "killed: half an answer"
+	case f.kind == "hung" && !tunnel && a.status == http.StatusOK && a.err != nil && a.end.Sub(a.due) >= soakTimeout:
+		return "hung: half an answer in time"
 	}
 	return ""
 }
@@ -481,9 +483,9 @@ func (s *soak) staysFlat() {
 		value func(soakSample) float64
 		slack float64 // beside a tenth
 	}{
-		{"RSS in bytes", func(s soakSample) float64 { return s.rss }, 2 << 20},
+		{"RSS in bytes", func(s soakSample) float64 { return s.rss }, 4 << 20},
 		{"goroutines", func(s soakSample) float64 { return s.goroutines }, 10},
-		{"descriptors", func(s soakSample) float64 { return s.fds }, 50},
+		{"descriptors", func(s soakSample) float64 { return s.fds }, 50 + float64(s.rate)/2}, // as many as wait for the hung backend, on average
 	} {
 		second, last := median(s.samples[n:2*n], of.value), median(s.samples[len(s.samples)-n:], of.value)
 		s.t.Logf("%s: %.0f in the second tenth, %.0f in the last", of.what, second, last)
