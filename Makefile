@@ -46,6 +46,16 @@ race: postgres chromium ## The whole suite under the race detector (needs a C co
 soak: ## The proxy under load with backends that die, hang and come and go, and new rules every second, for SOAK=30m
 	$(GO) test ./cmd/retune -run '^TestSoak$$' -count 1 -soak $(SOAK) -v -timeout 24h
 
+# How long each fuzz target runs.
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz: ## Each fuzz target for FUZZTIME (30s): heads, answers, rule files, the admin API, models' answers, shapes, schedules
+	@git ls-files '*_test.go' | xargs grep -o '^func Fuzz[A-Za-z0-9]*' | while IFS=: read -r file target; do \
+		echo "./$${file%/*} $${target#func }, for $(FUZZTIME)"; \
+		$(GO) test "./$${file%/*}" -run '^$$' -fuzz "^$${target#func }$$" -fuzztime $(FUZZTIME) </dev/null || exit 1; \
+	done
+
 .PHONY: lint
 lint: ## gofmt, go vet, golangci-lint, and whether generated files are up to date
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); \

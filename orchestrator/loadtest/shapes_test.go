@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,4 +95,29 @@ func TestAShapeKnowsItsRate(t *testing.T) {
 	quick := s.Scaled(Quick)
 	require.EqualValues(t, 40+180, quick.Planned())
 	require.Equal(t, 20*time.Second, s.Duration(), "the original is untouched")
+}
+
+// FuzzParseShape: a shape that is taken can be written and read again.
+func FuzzParseShape(f *testing.F) {
+	for _, name := range []string{"burst", "failure", "gradual", "steady"} {
+		b, err := os.ReadFile("../../k6/" + name + ".json")
+		require.NoError(f, err)
+		f.Add(b)
+	}
+	for _, s := range []string{"", "{}", "[]", `{"phases":[{"rate":1e308,"duration":"1s"}]}`, `{"phases":[{"rate":-1,"duration":"-1s"}]}`, `{"events":[{"at":"9999999h"}]}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := ParseShape(b)
+		if err != nil {
+			return
+		}
+		text, err := json.Marshal(s)
+		require.NoError(t, err)
+		again, err := ParseShape(text)
+		require.NoError(t, err, "%s", text)
+		same, err := json.Marshal(again)
+		require.NoError(t, err)
+		require.Equal(t, string(text), string(same))
+	})
 }
