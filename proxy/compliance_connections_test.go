@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 
@@ -27,12 +28,12 @@ func TestComplianceKeepAlive(t *testing.T) {
 				numbers := make(chan int, 10)
 				b := rawBackend(t, numbered(ok+"\r\nok", numbers))
 				p := e.start(t, nil, b)
-				for range 3 {
+				for range 4 * runtime.GOMAXPROCS(0) {
 					c := p.connect()
 					c.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: " + close + "\r\n\r\n")
 					require.Equal(t, "close", c.answer("GET").get("Connection"))
 					c.ended()
-					require.Equal(t, 1, <-numbers, "the backend's is kept")
+					require.LessOrEqual(t, <-numbers, runtime.GOMAXPROCS(0), "the backend's are kept, one for each loop")
 				}
 				require.False(t, strings.Contains(b.requests()[0].get("Connection"), "close"), b.requests()[0].head)
 			})
