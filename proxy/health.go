@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"retune/proxy/balance"
@@ -131,7 +132,8 @@ func (p *pool) failedAs(s *server, began int64, weight int, why string) {
 	}
 }
 
-// eject takes a backend out for a time, unless more than half of the backends would then be out.
+// eject takes a backend out for a time, unless more than half of the backends would then be out, or all others fail
+// about as often: nothing is better where its requests would go.
 func (p *pool) eject(s *server, why string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,6 +145,10 @@ func (p *pool) eject(s *server, why string, now time.Time) {
 		p.log.Warn("a failing backend stays in: too many others are out", "backend", s.ID(), "out", out, "of", all)
 		return
 	}
+	if !p.betterLocked(s) {
+		p.log.Warn("a failing backend stays in: the others fail as well", "backend", s.ID(), "why", why)
+		return
+	}
 	if now.Sub(h.back) > p.config.Longest {
 		h.ejections = 0
 	}
@@ -152,6 +158,15 @@ func (p *pool) eject(s *server, why string, now time.Time) {
 	p.meters.ejections(s.ID()).Inc()
 	p.log.Warn("backend ejected", "backend", s.ID(), "until", h.until, "ejections", h.ejections, "why", h.why)
 	p.rerouteLocked()
+}
+
+// betterLocked reports whether there is a backend to go to that fails at most half as often.
+func (p *pool) betterLocked(s *server) bool {
+	now := balance.Now()
+	own := s.tally.ErrorRate(now)
+	return slices.ContainsFunc(p.servers, func(o *server) bool {
+		return o != s && !o.draining && o.health.up() && o.tally.ErrorRate(now) <= own/2
+	})
 }
 
 // forget makes health and what was learned of the backends as they are at a start, for a measurement: an arm that follows

@@ -57,6 +57,14 @@ func inWard(t *testing.T, ids []string, test func(w *ward)) {
 	})
 }
 
+// ends lets a request of a backend end, if any go there.
+func (w *ward) ends(id string, o traffic.Outcome) {
+	if s := w.route.Load().seats[w.server(id).Backend]; s != nil {
+		x := s.begin(balance.Now())
+		x.end(balance.Now(), o)
+	}
+}
+
 // judge changes how backends are judged.
 func (w *ward) judge(change func(*HealthConfig)) {
 	w.mu.Lock()
@@ -234,29 +242,50 @@ func TestPA13ChangesKeepWhatIsKnown(t *testing.T) {
 	})
 }
 
-// PA-20: nobody is judged by a handful of requests, or for the failures that everybody has: four in a row are no
-// ejection however long ago the last success was, and one in a hundred, on every backend, ejects none.
-func TestPA20FewOrCommonFailuresEjectNobody(t *testing.T) {
+// PA-20: nobody is judged by a handful of requests: four failures in a row are no ejection, however long ago the last
+// success was.
+func TestPA20FewFailuresEjectNobody(t *testing.T) {
 	inWard(t, []string{"a", "b", "c", "d"}, func(w *ward) {
-		seats := w.route.Load().seats
-		for range 24 { // an idle backend: four requests an hour, each followed by none for long
+		for range 24 { // an idle backend: four requests, all of which fail, and none for a quarter of an hour
 			w.fail("a", 1)
 			w.after(15 * time.Minute)
 			w.fail("a", 3)
-			s := seats[w.server("a").Backend]
-			s.count(s.Begin(), balance.Now(), 1, 1, traffic.Success)
+			w.ends("a", traffic.Success)
 			require.Len(t, w.routed(), 4)
 		}
-		dice := rand.New(rand.NewPCG(1, 2))
-		for range 200_000 {
-			s := seats[w.server([]string{"a", "b", "c", "d"}[dice.IntN(4)]).Backend]
-			o := traffic.Success
-			if dice.IntN(100) == 0 {
-				o = traffic.Failure
+	})
+}
+
+// PA-20: nobody is ejected for failures that all have, be they one in a hundred or one in two; but one that fails more
+// often than that is.
+func TestPA20CommonFailuresEjectNobody(t *testing.T) {
+	for _, percent := range []int{1, 10, 50} {
+		inWard(t, []string{"a", "b", "c", "d"}, func(w *ward) {
+			dice := rand.New(rand.NewPCG(1, 2))
+			for i := range 100_000 {
+				chance := dice.IntN(100)
+				if i < 400 { // in turn at first: chance alone makes five of five beside none of three
+					chance = i / 4 * percent % 100
+				}
+				o := traffic.Success
+				if chance < percent {
+					o = traffic.Failure
+				}
+				w.ends([]string{"a", "b", "c", "d"}[i%4], o)
 			}
-			s.count(s.Begin(), balance.Now(), 1, 1, o)
+			require.Len(t, w.routed(), 4, "%d%%", percent)
+		})
+	}
+	inWard(t, []string{"a", "b", "c", "d"}, func(w *ward) {
+		for range 10 {
+			for i, id := range []string{"a", "b", "c", "d"} {
+				w.ends(id, traffic.Failure)
+				for range i {
+					w.ends(id, traffic.Success) // a always fails, d one time in four
+				}
+			}
 		}
-		require.Len(t, w.routed(), 4)
+		require.Equal(t, []string{"b", "c", "d"}, w.routed())
 	})
 }
 

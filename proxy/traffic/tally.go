@@ -129,6 +129,13 @@ func (t *Tally) sum(from, to int64) sums {
 	return r
 }
 
+// ErrorRate is the share of attempts that failed, of those that ended within the last window; 0 of none.
+func (t *Tally) ErrorRate(now int64) float64 {
+	tick := t.grid.Load().tick(now)
+	s := t.sum(tick-perWindow+1, tick)
+	return rate(s.ended[Failure]+s.ended[Retried], s.attempts())
+}
+
 // histogram adds up the histograms of the buckets from..to, which lie within one window.
 func (t *Tally) histogram(from, to int64) *Histogram {
 	h := new(Histogram)
