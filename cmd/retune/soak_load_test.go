@@ -123,7 +123,8 @@ type soakLoad struct {
 	client   *http.Client
 	named    atomic.Int64
 	inFlight atomic.Int64
-	trouble  atomic.Bool // a backend is not well
+	trouble  atomic.Bool   // a backend is not well
+	lag      time.Duration // of an open load: how late a request began, at most
 
 	mu      sync.Mutex // guards what follows
 	ended   int
@@ -188,6 +189,7 @@ func (l *soakLoad) open(ctx context.Context, rate int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		due := began.Add(time.Duration(n) * time.Second / time.Duration(rate))
 		time.Sleep(time.Until(due))
+		l.lag = max(l.lag, time.Since(due))
 		under.Go(func() { l.next(due) })
 	}
 }

@@ -40,6 +40,8 @@ const (
 	soakTimeout = 3 * time.Second
 	// faultSlack is for how long after a fault's end requests may still end for its sake.
 	faultSlack = 500 * time.Millisecond
+	// mostLag is how late clients may begin a request: where they do, backends may miss their time as well.
+	mostLag = 500 * time.Millisecond
 )
 
 // soak is a proxy under load, whose first backend is killed and hung in turn, and whose last one comes and goes.
@@ -94,8 +96,10 @@ func TestSoak(t *testing.T) {
 	<-done
 	s.load.client.CloseIdleConnections()
 	s.report(time.Since(s.began))
-	if s.late > soakTimeout/2 {
-		t.Errorf("the machine was too busy to tell anything: what was to happen came %s late", s.late.Round(time.Millisecond))
+	if lag := s.load.lag.Round(time.Millisecond); lag > mostLag && *soakFor == 0 {
+		t.Skipf("the machine was too busy to tell anything: requests began %s late", lag)
+	} else if lag > mostLag {
+		t.Errorf("the machine was too busy: requests began %s late, at most, and what is said below may come of it", lag)
 	}
 	s.explainFailures()
 	s.countedOnce()
