@@ -27,7 +27,8 @@ type call struct {
 	key        uint64
 	idempotent bool
 	toHEAD     bool
-	last       bool // the client's connection ends with this call
+	last       bool // the client's connection ends with this call …
+	parting    bool // … because the client said so
 	chain      []byte
 	nominated  [][]byte
 
@@ -108,7 +109,7 @@ func (c *call) connection(value []byte) {
 	for e := range wire.Elements(value) {
 		switch {
 		case wire.EqualFold(e, "close"):
-			c.last = true
+			c.last, c.parting = true, true
 		case !wire.EqualFold(e, "keep-alive") && !wire.EqualFold(e, "te"):
 			c.nominated = append(c.nominated, e)
 		}

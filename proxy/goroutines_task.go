@@ -278,7 +278,7 @@ func (t *task) relay() ending {
 	t.end(c.now, traffic.Success)
 	t.part(t.reusable && len(u.unread()) == 0) // more than an answer: nobody can say whose
 	switch {
-	case !t.body.Done() || t.last && len(c.unread()) > 0:
+	case !t.body.Done() || t.last && (!t.parting || len(c.unread()) > 0): // a pipeline may be on its way
 		return endLinger
 	case t.last:
 		return endNow
@@ -337,7 +337,7 @@ func (t *task) own(status int, cause string) ending {
 	switch err := c.say(t.reply); {
 	case err != nil:
 		return endNow
-	case unfinished:
+	case unfinished, last && !t.parting:
 		return endLinger
 	case last:
 		return endNow

@@ -71,7 +71,7 @@ func (l *loop) say(s *sock, b []byte) bool {
 // done goes on after a call's answer has been written.
 func (l *loop) done(w *work) {
 	s, last := w.client, w.last
-	sending := !w.body.Done() || s.readable || len(s.unread) > 0
+	sending := !w.parting || !w.body.Done() || s.readable || len(s.unread) > 0 // a pipeline may be on its way
 	l.free(w)
 	switch {
 	case s.dead:
@@ -111,6 +111,20 @@ func (l *loop) flushed(s *sock) {
 	l.giveBack(&s.unread)
 	l.linger.arm(s, l.now)
 	l.pump(s)
+}
+
+// unlessTaking kills a client's connection that has waited for as long as t, but not while the client goes on taking
+// its last answer out of the kernel's buffer: what it sends meanwhile would reset the connection, and the answer with it.
+func (l *loop) unlessTaking(t *timers) func(*sock) {
+	return func(s *sock) {
+		before := s.held
+		s.held, _ = unix.IoctlGetInt(s.fd, unix.TIOCOUTQ) // 0 when it can't be told
+		if s.held == 0 || s.held == before {
+			l.kill(s)
+			return
+		}
+		t.arm(s, l.now)
+	}
 }
 
 // discard throws away what a lingering client sends.

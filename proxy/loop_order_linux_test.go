@@ -70,6 +70,7 @@ func (l *stepped) heed() {
 func (l *stepped) until(what string, holds func() bool) {
 	l.t.Helper()
 	soon(l.t, what, func() bool {
+		l.heed()
 		l.listen()
 		l.heed()
 		return holds()
@@ -214,7 +215,7 @@ func TestBytesBehindAFullBufferAreNoAnswer(t *testing.T) {
 	head := "HTTP/1.1 200 OK\r\nDate: x\r\nContent-Length: %d\r\n\r\n"
 	n := readSize - len(fmt.Sprintf(head, readSize))
 	b.send(fmt.Sprintf(head, n) + strings.Repeat("a", n) + "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged")
-	time.Sleep(10 * time.Millisecond) // that it has all come makes this test a harder one, no more
+	l.hears()
 	require.Len(t, l.answered(c).body, n)
 	c.send(get)
 	go func() { // on a new connection, if all is well
@@ -306,4 +307,33 @@ func TestADrainServesTheRequestThatHasBegun(t *testing.T) {
 			require.Equal(t, "close", a.get("Connection"))
 		})
 	}
+}
+
+// A client that is slow to take its last answer is waited for as long as it goes on taking, also where what it takes is
+// in the kernel already.
+func TestAClientMayTakeItsLastAnswerSlowly(t *testing.T) {
+	ln := listenLocal(t)
+	defer ln.Close()
+	l := newStepped(t, ln.Addr().String())
+	c, s := l.client()
+	require.NoError(t, c.Conn.(*net.TCPConn).SetReadBuffer(4<<10))
+	c.send(get)
+	l.until("passed on", func() bool { return s.work != nil && !s.work.upstream.connecting })
+	l.upstream(ln).send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 60000\r\n\r\n" + strings.Repeat("a", 60000))
+	l.until("answered", func() bool { return s.work == nil && !s.waiting() })
+	late := func() bool {
+		l.now = s.due
+		l.expire()
+		return s.dead
+	}
+	require.False(t, late(), "the kernel holds its answer")
+	soon(t, "it takes some", func() bool {
+		_, err := io.ReadFull(c.Conn, make([]byte, 1000))
+		require.NoError(t, err)
+		left, err := unix.IoctlGetInt(s.fd, unix.TIOCOUTQ)
+		require.NoError(t, err)
+		return left < s.held
+	})
+	require.False(t, late(), "it has taken some")
+	require.True(t, late(), "it stands still")
 }

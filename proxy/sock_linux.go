@@ -27,6 +27,7 @@ type sock struct {
 	scanned int    // bytes of unread that hold no end of a head
 	pending []byte // to be written when the socket takes it
 	written int    // bytes of pending that it has taken
+	held    int    // bytes that the kernel held for a client when a timer looked
 
 	timers     *timers // the list that it stands in; nil: none
 	prev, next *sock

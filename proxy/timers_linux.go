@@ -60,7 +60,7 @@ func (l *loop) initTimers() {
 		t.after, t.expire = int64(after), expire
 		l.timers = append(l.timers, t)
 	}
-	set(&l.idle, l.timeouts.idle, l.kill)
+	set(&l.idle, l.timeouts.idle, l.unlessTaking(&l.idle))
 	set(&l.head, l.timeouts.head, l.headLate)
 	set(&l.answer, l.timeouts.request, l.answerLate)
 	pause := min(stallTime, l.timeouts.request)
@@ -68,7 +68,7 @@ func (l *loop) initTimers() {
 	set(&l.backendRest, l.timeouts.request-pause, func(s *sock) { l.broken(s.work, false) })
 	set(&l.backendStall, bodyStall, func(s *sock) { l.broken(s.work, false) })
 	set(&l.clientStall, clientStall, l.clientGone)
-	set(&l.linger, lingerTime, l.kill)
+	set(&l.linger, lingerTime, l.unlessTaking(&l.linger))
 	set(&l.dial, dialTime, func(u *sock) { l.broken(u.work, true) })
 	set(&l.upstreamIdle, upstreamIdle, l.kill)
 }
