@@ -16,7 +16,7 @@ import (
 func (l *loop) attempt(w *work, fresh bool) {
 	var u *sock
 	if !fresh {
-		u = l.takeIdle(w.seat.server, !w.idempotent)
+		u = l.takeIdle(w.seat.server, !w.idempotent || !w.body.Done())
 	}
 	if w.reused = u != nil; u == nil {
 		u = l.dialTo(w.seat.server)
