@@ -108,6 +108,24 @@ func TestExpectedCompletionThroughFailureAndRecovery(t *testing.T) {
 	}
 }
 
+// Sixteen backends, of which a pick compares three, do nearly as well for their load as four, which are all compared:
+// two drawn at random alone fill the slow ones without end, and leave the fast ones idle.
+func TestALargeSetIsUsedAsWellAsASmallOne(t *testing.T) {
+	for _, a := range []balance.Algorithm{balance.LeastConnections, balance.LeastResponseTime, balance.ExpectedCompletion} {
+		four := DemoBackends(.3, 16)
+		var sixteen []Backend
+		for i := range 16 {
+			b := four[i%4]
+			b.ID = fmt.Sprintf("server-%d", i+1)
+			sixteen = append(sixteen, b)
+		}
+		small := run(t, Setup{Algorithm: a, Backends: four, Load: Load{Rate: 400}})
+		large := run(t, Setup{Algorithm: a, Backends: sixteen, Load: Load{Rate: 1600}, Measured: 10 * time.Second})
+		t.Logf("%s: p95 %v of four, %v of sixteen", a, small.Quantile(.95), large.Quantile(.95))
+		require.LessOrEqual(t, float64(large.Quantile(.95)), 1.25*float64(small.Quantile(.95)), "%s", a)
+	}
+}
+
 // The same seed is the same experiment, to the nanosecond.
 func TestRunsRepeat(t *testing.T) {
 	s := Setup{Algorithm: balance.P2CPeakEWMA, Backends: DemoBackends(.3, 16), Load: Load{Rate: 100}}
