@@ -44,6 +44,8 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"open admin port":   {[]string{"--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0"}, exitUsage, "RETUNE_ADMIN_TOKEN"},
 		"no prefix":         {[]string{"--trust", "local"}, exitUsage, "trust"},
 		"no time":           {[]string{"--request-timeout", "0s"}, exitUsage, "--request-timeout"},
+		"half a pair":       {[]string{"--tls-cert", "cert.pem"}, exitUsage, "--tls-key"},
+		"no certificate":    {[]string{"--tls-cert", "none.pem", "--tls-key", "none.key"}, exitUsage, "none.pem"},
 		"twice":             {[]string{"--backend", "a=http://127.0.0.1:2"}, exitUsage, "named twice"},
 	} {
 		t.Run(name, func(t *testing.T) {

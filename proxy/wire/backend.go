@@ -70,7 +70,7 @@ func (c *Backend) Read(p []byte) (int, error) {
 		n, err := c.Conn.Read(p)
 		c.head = append(c.head, p[:n]...)
 		if n == 0 && err != nil {
-			if err == io.EOF && len(c.head) > 0 {
+			if errors.Is(err, io.EOF) && len(c.head) > 0 {
 				err = io.ErrUnexpectedEOF
 			}
 			return 0, err
