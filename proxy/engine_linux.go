@@ -104,38 +104,44 @@ func duplicate(ln *net.TCPListener) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "listener"), nil
 }
 
-// accept deals connections to the loop that has the fewest, until the listener closes.
+// accept deals connections to the loops until the listener closes.
 func (e *epollEngine) accept(listening *os.File, loops []*loop) error {
 	raw, err := listening.SyscallConn()
 	if err != nil {
 		return err
 	}
-	for {
+	for closed := false; !closed; {
 		var refused error
-		err := raw.Read(func(fd uintptr) bool {
-			for {
-				conn, sa, err := unix.Accept4(int(fd), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-				switch {
-				case err == nil:
-					l := fewest(loops)
-					l.clients.Add(1)
-					l.tell(note{fd: conn, addr: addressOf(sa)})
-				case errors.Is(err, unix.EAGAIN):
-					return false
-				case !errors.Is(err, unix.ECONNABORTED) && !errors.Is(err, unix.EINTR):
-					refused = err
-					return true
-				}
-			}
-		})
-		if err != nil || refused == nil {
-			return nil // closed
+		closed = raw.Read(func(fd uintptr) bool {
+			refused = acceptAll(int(fd), loops)
+			return refused != nil
+		}) != nil
+		if refused == nil {
+			continue
 		}
 		e.log.Warn("a connection can't be accepted", "error", refused)
 		select {
 		case <-time.After(50 * time.Millisecond): // until a descriptor is free again
 		case <-e.closed:
+			closed = true
+		}
+	}
+	return nil
+}
+
+// acceptAll deals what is there, each to the loop that has the fewest. Its error is the system's that has no room.
+func acceptAll(listening int, loops []*loop) error {
+	for {
+		conn, sa, err := unix.Accept4(listening, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		switch {
+		case err == nil:
+			l := fewest(loops)
+			l.clients.Add(1)
+			l.tell(note{fd: conn, addr: addressOf(sa)})
+		case errors.Is(err, unix.EAGAIN):
 			return nil
+		case !errors.Is(err, unix.ECONNABORTED) && !errors.Is(err, unix.EINTR):
+			return err
 		}
 	}
 }

@@ -132,7 +132,8 @@ func register(ep, fd int) error {
 
 // connect begins a connection. pending: it is not there yet.
 func connect(to netip.AddrPort) (fd int, pending bool, err error) {
-	family, sa := unix.AF_INET, unix.Sockaddr(nil)
+	family := unix.AF_INET
+	var sa unix.Sockaddr
 	if a := to.Addr(); a.Is4() {
 		sa = &unix.SockaddrInet4{Port: int(to.Port()), Addr: a.As4()}
 	} else {
