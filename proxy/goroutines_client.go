@@ -71,7 +71,7 @@ func (c *client) head() ([]byte, ending) {
 			if i := bytes.Index(in[c.scanned:], headEnd); i >= 0 {
 				return in[:c.scanned+i+len(headEnd)], endNot
 			}
-			fault := wire.Incomplete(in)
+			fault := wire.Incomplete(in, c.scanned)
 			if fault == nil && c.full() {
 				fault = wire.HeadSize
 			}

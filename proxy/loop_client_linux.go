@@ -158,11 +158,12 @@ func (l *loop) readHead(s *sock) bool {
 	if bytes.HasPrefix(data, headEnd[:2]) { // one empty line before a request is ignored, RFC 9112 §2.2
 		blank = 2
 	}
-	end := blank + bytes.Index(data[blank:], headEnd) + len(headEnd)
+	from := max(blank, s.scanned-len(headEnd)+1)
+	end := from + bytes.Index(data[from:], headEnd) + len(headEnd)
 	switch {
-	case end < blank+len(headEnd) && len(data) <= maxHead:
+	case end < from+len(headEnd) && len(data) <= maxHead:
 		l.headBegun(s, data, blank, kept)
-	case end < blank+len(headEnd) || end > maxHead:
+	case end < from+len(headEnd) || end > maxHead:
 		l.refuse(s, wire.HeadSize)
 	default:
 		s.scanned = 0
@@ -173,7 +174,7 @@ func (l *loop) readHead(s *sock) bool {
 
 // headBegun keeps the beginning of a head.
 func (l *loop) headBegun(s *sock, data []byte, blank int, kept bool) {
-	if fault := wire.Incomplete(data[blank:]); fault != nil {
+	if fault := wire.Incomplete(data[blank:], max(0, s.scanned-blank)); fault != nil {
 		l.refuse(s, fault)
 		return
 	}

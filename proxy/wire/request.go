@@ -108,13 +108,24 @@ func (r *Request) End() *Fault {
 	return nil
 }
 
-// Incomplete judges the beginning of a head whose end has not come: what can't become one is not waited for.
-func Incomplete(head []byte) *Fault {
+// Incomplete judges the beginning of a head whose end has not come: what can't become one is not waited for. It has
+// judged as many bytes of it before, and looks at lines that have become whole since then: else a head that comes byte
+// by byte would cost the square of its length.
+func Incomplete(head []byte, judged int) *Fault {
 	if len(head) > 0 && !tokens[head[0]] && head[0] != '\r' {
 		return RequestLine
 	}
 	var r Request
-	for rest := head; !IsHTTP2(head); {
+	rest := head
+	if judged > 0 {
+		if bytes.IndexByte(head[judged:], '\n') < 0 {
+			return nil
+		}
+		if whole := bytes.LastIndexByte(head[:judged], '\n') + 1; whole > 0 {
+			r.begun, r.Length, rest = true, -1, head[whole:]
+		}
+	}
+	for !IsHTTP2(head) {
 		i := bytes.IndexByte(rest, '\n')
 		if i < 0 {
 			break
