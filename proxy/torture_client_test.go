@@ -213,7 +213,7 @@ func (s *sitting) refused(p plan, m message) {
 	s.odd[cause]++
 	s.mu.Unlock()
 	s.done[1].Add(1)
-	if s.exact && !p.old && !p.upgrade && p.sound() && s.abort == 0 && p.up <= 0 && p.idempotent && (cause == "broken_answer" || cause == "malformed_request" || cause == "no_backend") {
+	if s.exact && !p.old && !p.upgrade && p.sound() && s.abort == 0 && p.up < 0 && p.idempotent && (cause == "broken_answer" || cause == "malformed_request" || cause == "no_backend") {
 		s.fail(p, "the proxy answers: %s%s", m.head, m.body)
 	}
 }
