@@ -172,9 +172,18 @@ func (c *client) say(b []byte) error {
 	}
 }
 
-// linger ends the answers' direction, and discards what still comes, for a moment.
+// linger ends the answers' direction, and discards what still comes, for a moment, and as long as the client goes on
+// taking its last answer out of the system's buffer.
 func (c *client) linger() {
-	if c.CloseWrite() == nil && c.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
-		_, _ = io.Copy(io.Discard, c.TCPConn)
+	if c.CloseWrite() != nil {
+		return
+	}
+	for before, now := -1, 0; c.SetReadDeadline(time.Now().Add(lingerTime)) == nil; before = now {
+		if _, err := io.Copy(io.Discard, c.TCPConn); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		if c.raw.Control(func(fd uintptr) { now = held(fd) }) != nil || now == 0 || now == before {
+			return
+		}
 	}
 }

@@ -118,7 +118,7 @@ func (l *loop) flushed(s *sock) {
 func (l *loop) unlessTaking(t *timers) func(*sock) {
 	return func(s *sock) {
 		before := s.held
-		s.held, _ = unix.IoctlGetInt(s.fd, unix.TIOCOUTQ) // 0 when it can't be told
+		s.held = held(uintptr(s.fd))
 		if s.held == 0 || s.held == before {
 			l.kill(s)
 			return

@@ -139,12 +139,6 @@ func (l *stepped) answered(c *rawClient) message {
 	return m
 }
 
-func (l *stepped) backend() net.Listener {
-	ln := listenLocal(l.t)
-	l.t.Cleanup(func() { _ = ln.Close() })
-	return ln
-}
-
 // A client may reset its connection at any moment, also between its request and an answer of the proxy's own.
 func TestAClientLeavesBeforeTheProxysOwnAnswer(t *testing.T) {
 	l := newStepped(t)

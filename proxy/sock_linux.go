@@ -163,3 +163,9 @@ func addressOf(sa unix.Sockaddr) netip.Addr {
 	}
 	return netip.Addr{}
 }
+
+// held is how many bytes that were sent the other end of a connection has not taken yet; 0 when that can't be told.
+func held(fd uintptr) int {
+	n, _ := unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
+	return n
+}
