@@ -116,6 +116,13 @@ func (l *stepped) upstream(ln net.Listener) *rawClient {
 	return &rawClient{Conn: c, t: l.t, in: newReader(c)}
 }
 
+// ask sends a request, and steps on until a backend has it.
+func (l *stepped) ask(c *rawClient, s *sock) {
+	l.t.Helper()
+	c.send(get)
+	l.until("passed on", func() bool { return s.work != nil && !s.work.upstream.connecting })
+}
+
 // answered steps on until an answer has come whole.
 func (l *stepped) answered(c *rawClient) message {
 	l.t.Helper()
@@ -155,8 +162,7 @@ func TestAClientLeavesBeforeAnInterimAnswer(t *testing.T) {
 	l := newStepped(t, ln.Addr().String())
 	defer ln.Close()
 	c, s := l.client()
-	c.send(get)
-	l.until("passed on", func() bool { return s.work != nil && !s.work.upstream.connecting })
+	l.ask(c, s)
 	b := l.upstream(ln)
 	b.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
 	l.hears()
@@ -201,8 +207,7 @@ func TestBytesBehindAFullBufferAreNoAnswer(t *testing.T) {
 	defer ln.Close()
 	l := newStepped(t, ln.Addr().String())
 	c, s := l.client()
-	c.send(get)
-	l.until("passed on", func() bool { return s.work != nil && !s.work.upstream.connecting })
+	l.ask(c, s)
 	b := l.upstream(ln)
 	_, err := b.in.request()
 	require.NoError(t, err)
@@ -311,8 +316,7 @@ func TestAClientMayTakeItsLastAnswerSlowly(t *testing.T) {
 	l := newStepped(t, ln.Addr().String())
 	c, s := l.client()
 	require.NoError(t, c.Conn.(*net.TCPConn).SetReadBuffer(4<<10))
-	c.send(get)
-	l.until("passed on", func() bool { return s.work != nil && !s.work.upstream.connecting })
+	l.ask(c, s)
 	l.upstream(ln).send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 60000\r\n\r\n" + strings.Repeat("a", 60000))
 	l.until("answered", func() bool { return s.work == nil && !s.waiting() })
 	late := func() bool {
