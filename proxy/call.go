@@ -58,18 +58,28 @@ func (c *call) take(head []byte, p *peer, l *lane) (other bool, fault *wire.Faul
 	var r wire.Request
 	var proto, host []byte // as a trusted peer says
 	te := false
-	for rest := head; ; {
+	kept := 0 // where the lines begin that go on as they are and have not been copied
+	for at := 0; ; {
+		rest := head[at:]
 		i := bytes.IndexByte(rest, '\n')
 		if i < 1 || rest[i-1] != '\r' {
 			return false, wire.BareLF
 		}
 		if i == 1 {
+			c.out = append(c.out, head[kept:at]...)
 			break
 		}
 		field, value, fault := r.Line(rest[:i-1])
 		if fault != nil {
 			return false, fault
 		}
+		line := at
+		at += i + 1
+		if field.Passes() || field == wire.XForwardedOther && p.trusted {
+			continue
+		}
+		c.out = append(c.out, head[kept:line]...)
+		kept = at
 		switch field {
 		case wire.Connection:
 			c.connection(value)
@@ -83,16 +93,7 @@ func (c *call) take(head []byte, p *peer, l *lane) (other bool, fault *wire.Faul
 			te = te || wire.EqualFold(value, "trailers")
 		case wire.TransferEncoding:
 			c.out = append(c.out, "Transfer-Encoding: chunked\r\n"...)
-		case wire.KeepAlive, wire.ProxyConnection, wire.ProxyAuthenticate, wire.ProxyAuthorization, wire.Forwarded,
-			wire.XForwardedSpoofed:
-		case wire.XForwardedOther:
-			if p.trusted {
-				c.out = append(c.out, rest[:i+1]...)
-			}
-		default:
-			c.out = append(c.out, rest[:i+1]...)
 		}
-		rest = rest[i+1:]
 	}
 	if fault := r.End(); fault != nil {
 		return false, fault

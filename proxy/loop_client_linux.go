@@ -270,7 +270,7 @@ func (l *loop) free(w *work) {
 	w.client.work = nil
 	w.client.disarm()
 	w.reset()
-	*w = work{call: w.call}
+	w.client, w.reused, w.heard, w.sink = nil, false, false, false
 	if cap(w.out) <= largestSpare && len(l.works) < spareCalls {
 		l.works = append(l.works, w)
 	}
