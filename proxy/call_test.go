@@ -330,3 +330,24 @@ func sameAnswer(t *testing.T, head []byte, c *call) {
 		sameLength(t, c.answer, res.ContentLength)
 	}
 }
+
+// BenchmarkHeads is what the heads of one plain request and its answer cost on the fast lane.
+func BenchmarkHeads(b *testing.B) {
+	l := &lane{draining: new(atomic.Bool)}
+	p := &peer{addr: netip.MustParseAddr("192.0.2.7")}
+	request := []byte("GET /api/v1/items?id=42 HTTP/1.1\r\nHost: shop.example:8080\r\nUser-Agent: k6/1.0 (https://k6.io/)\r\n" +
+		"Accept: */*\r\nAccept-Encoding: gzip, deflate\r\nX-Request-Id: 0123456789abcdef\r\n\r\n")
+	answer := []byte("HTTP/1.1 200 OK\r\nServer: b\r\nDate: Mon, 30 Nov 2026 06:00:00 GMT\r\nContent-Type: application/json\r\n" +
+		"Cache-Control: no-store\r\nContent-Length: 1024\r\n\r\n")
+	c := new(call)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.reset()
+		if _, fault := c.take(request, p, l); fault != nil {
+			b.Fatal(fault)
+		}
+		if _, direct, fault := c.heed(answer, nil, 1, l); fault != nil || !direct {
+			b.Fatal(direct, fault)
+		}
+	}
+}

@@ -69,7 +69,7 @@ const (
 // read reads into b, and keeps readable true to the socket.
 func (s *sock) read(b []byte) (int, got) {
 	for {
-		n, _, e := unix.RawSyscall(unix.SYS_READ, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+		n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0, 0, 0)
 		switch {
 		case e == unix.EINTR:
 			continue

@@ -41,39 +41,77 @@ func (f Field) Passes() bool {
 	return false
 }
 
-// named lists the fields by the length of their names, so that most names are told apart without a comparison.
-var named = [20][]struct {
-	name  string
-	field Field
-}{
-	2:  {{"te", TE}},
-	4:  {{"host", Host}, {"date", Date}},
-	7:  {{"upgrade", Upgrade}},
-	9:  {{"forwarded", Forwarded}},
-	10: {{"connection", Connection}, {"keep-alive", KeepAlive}},
-	14: {{"content-length", ContentLength}, {"x-retune-error", XRetuneError}},
-	15: {{"x-forwarded-for", XForwardedFor}},
-	16: {{"proxy-connection", ProxyConnection}, {"x-forwarded-host", XForwardedHost}},
-	17: {{"transfer-encoding", TransferEncoding}, {"x-forwarded-proto", XForwardedProto}},
-	18: {{"proxy-authenticate", ProxyAuthenticate}},
-	19: {{"proxy-authorization", ProxyAuthorization}},
-}
-
 // FieldOf says which field a header name is.
 func FieldOf(name string) Field { return fieldOf([]byte(name)) }
 
+// fieldOf tells most names apart by their length and first letter: no table has to be in the cache for that.
 func fieldOf(name []byte) Field {
-	if len(name) < len(named) {
-		for i := range named[len(name)] {
-			if n := &named[len(name)][i]; EqualFold(name, n.name) {
-				return n.field
-			}
+	first := name[0] | 0x20
+	switch len(name) {
+	case 2:
+		return orOther(name, first == 't', "te", TE)
+	case 4:
+		if first == 'd' {
+			return orOther(name, true, "date", Date)
+		}
+		return orOther(name, first == 'h', "host", Host)
+	case 7:
+		return orOther(name, first == 'u', "upgrade", Upgrade)
+	case 9:
+		return orOther(name, first == 'f', "forwarded", Forwarded)
+	case 10:
+		if first == 'k' {
+			return orOther(name, true, "keep-alive", KeepAlive)
+		}
+		return orOther(name, first == 'c', "connection", Connection)
+	case 14:
+		if first == 'c' {
+			return orOther(name, true, "content-length", ContentLength)
+		}
+	case 16:
+		if first == 'p' {
+			return orOther(name, true, "proxy-connection", ProxyConnection)
+		}
+	case 17:
+		if first == 't' {
+			return orOther(name, true, "transfer-encoding", TransferEncoding)
+		}
+	case 18:
+		if first == 'p' {
+			return orOther(name, true, "proxy-authenticate", ProxyAuthenticate)
+		}
+	case 19:
+		if first == 'p' {
+			return orOther(name, true, "proxy-authorization", ProxyAuthorization)
 		}
 	}
-	if len(name) >= len("x-forwarded") && name[0]|0x20 == 'x' {
-		return forwardedKin(name)
+	if first == 'x' && len(name) >= len("x-forwarded") {
+		return withX(name)
 	}
 	return Other
+}
+
+func orOther(name []byte, maybe bool, lower string, f Field) Field {
+	if maybe && EqualFold(name, lower) {
+		return f
+	}
+	return Other
+}
+
+// withX tells the names apart that begin with an X.
+func withX(name []byte) Field {
+	for _, n := range []struct {
+		name  string
+		field Field
+	}{
+		{"x-forwarded-for", XForwardedFor}, {"x-forwarded-proto", XForwardedProto},
+		{"x-forwarded-host", XForwardedHost}, {"x-retune-error", XRetuneError},
+	} {
+		if EqualFold(name, n.name) {
+			return n.field
+		}
+	}
+	return forwardedKin(name)
 }
 
 // forwardedKin tells a name that backends might read as an X-Forwarded-* header: many make the same variable of
