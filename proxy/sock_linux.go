@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/netip"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -69,7 +70,7 @@ const (
 // read reads into b, and keeps readable true to the socket.
 func (s *sock) read(b []byte) (int, got) {
 	for {
-		n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0, 0, 0)
+		n, _, e := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0, 0, 0)
 		switch {
 		case e == unix.EINTR:
 			continue
@@ -92,7 +93,7 @@ func (s *sock) read(b []byte) (int, got) {
 func (s *sock) write(b []byte) (n int, ok bool) {
 	for n < len(b) {
 		p := b[n:]
-		m, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
+		m, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
 			unix.MSG_NOSIGNAL, 0, 0)
 		switch e {
 		case 0:
@@ -110,13 +111,13 @@ func (s *sock) write(b []byte) (n int, ok bool) {
 // alive reports whether an idle connection is still open and silent.
 func (s *sock) alive() bool {
 	var b [1]byte
-	_, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(&b)), 1, unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
+	_, _, e := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(&b)), 1, unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
 	s.readable = e != unix.EAGAIN
 	return !s.readable
 }
 
 func epollWait(ep uintptr, events []unix.EpollEvent) int {
-	n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, ep, uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), 0, 0, 0)
+	n, _, e := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, ep, uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), 0, 0, 0)
 	if e != 0 {
 		return 0
 	}
