@@ -218,15 +218,20 @@ func TestPA13ReloadAndSwitchForgetNothing(t *testing.T) {
 		}
 	}
 	p := start(t, rarely, refused(t), backend(t, holds), backend(t, holds))
-	p.crowd(60, 1)
-	held := make(chan int)
+	release := sync.OnceFunc(func() { close(leave) })
+	t.Cleanup(release) // else a failure would wait for the held one
+	soon(t, "the failing one is ejected", func() bool {
+		p.crowd(60, 1)
+		return p.pool.status(time.Now())[0].Health == "ejected"
+	})
+	held := make(chan int, 1)
 	go func() {
 		status, _ := p.from(t.Context(), "9.9.9.9")
 		held <- status
 	}()
 	soon(t, "one is held", func() bool { return p.pool.inFlight() == 1 })
 	before := p.pool.status(time.Now())
-	require.Equal(t, "ejected", before[0].Health)
+	require.Equal(t, "ejected", before[0].Health, before[0].Why)
 	require.Positive(t, before[1].AvgLatencyMS)
 	for i, a := range balance.Algorithms() {
 		p.must(200, nil, "PUT", "/alb/mode", `{"mode":"adaptive"}`)
@@ -239,7 +244,7 @@ func TestPA13ReloadAndSwitchForgetNothing(t *testing.T) {
 			require.Equal(t, j == 0, b.Health != "healthy", a)
 		}
 	}
-	close(leave)
+	release()
 	require.Equal(t, 200, <-held)
 }
 
