@@ -16,9 +16,14 @@ type chooser struct {
 func (c *chooser) first(key uint64, now int64) *seat {
 	c.budget.earn()
 	route := c.pool.route.Load()
+	began := now
+	sampled := route.sampled()
+	if sampled {
+		began = balance.Now() // now may be of a whole batch of events
+	}
 	s := route.pick(key)
-	if route.sampled() {
-		route.duration.Observe(float64(balance.Now()-now) / 1e9)
+	if sampled {
+		route.duration.Observe(float64(balance.Now()-began) / 1e9)
 	}
 	if s == nil {
 		c.pool.window.Backend("").Record(now, 0, traffic.Failure)

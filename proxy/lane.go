@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -186,5 +187,5 @@ func (c *readAhead) CloseWrite() error {
 	if h, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return h.CloseWrite()
 	}
-	return net.ErrClosed
+	return errors.ErrUnsupported
 }
