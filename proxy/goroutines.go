@@ -46,12 +46,12 @@ func newGoroutines(l *lane) engine {
 
 func (e *goroutines) serve(ln *net.TCPListener) error {
 	e.mu.Lock()
-	e.listener = ln
-	ending := e.ending
-	e.mu.Unlock()
-	if ending {
+	if e.ending {
+		e.mu.Unlock()
 		return ln.Close()
 	}
+	e.listener = ln
+	e.mu.Unlock()
 	for {
 		conn, err := ln.AcceptTCP()
 		switch {
