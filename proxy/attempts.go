@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -85,11 +84,7 @@ func (m *attemptsOf) get(a balance.Algorithm, backend string, retries prometheus
 	defer m.mu.Unlock()
 	key := attemptsKey{a, backend}
 	if m.by[key] == nil {
-		n := 1
-		for n < runtime.GOMAXPROCS(0) && n < 8 {
-			n *= 2
-		}
-		m.by[key] = &attempts{shards: make([]attemptShard, n), retries: retries}
+		m.by[key] = &attempts{shards: make([]attemptShard, traffic.Shards()), retries: retries}
 	}
 	return m.by[key]
 }

@@ -58,11 +58,17 @@ type cell struct {
 }
 
 func newTally(g *atomic.Pointer[grid]) *Tally {
+	return &Tally{grid: g, shards: make([]shard, Shards())}
+}
+
+// Shards is into how many parts a counter is worth dividing that every request adds to: as many as there are threads,
+// at most 8, and a power of two.
+func Shards() int {
 	n := 1
 	for n < runtime.GOMAXPROCS(0) && n < 8 {
 		n *= 2
 	}
-	return &Tally{grid: g, shards: make([]shard, n)}
+	return n
 }
 
 // Record counts one request that has just ended, at now on the monotonic clock in nanoseconds. Safe for
