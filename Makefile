@@ -78,7 +78,7 @@ bench: bench-picks bench-algorithms bench-load bench-faults bench-proxy ## Every
 .PHONY: bench-picks
 bench-picks: ## Work per request in ns and allocations: a pick among 4 and 1,000 backends, the records at two threads
 	$(GO) test ./proxy/balance -run '^$$' -bench '^BenchmarkPick$$/^.*$$/^(4|1000)$$' -cpu 1
-	$(GO) test ./proxy/traffic ./proxy/balance ./proxy -run '^$$' -bench '^Benchmark(Record|BeginEndParallel)$$' -cpu 2
+	$(GO) test -p 1 ./proxy/traffic ./proxy/balance ./proxy -run '^$$' -bench '^Benchmark(Record|BeginEndParallel)$$' -cpu 2
 
 .PHONY: bench-algorithms
 bench-algorithms: build postgres ## The ten algorithms under the reference load, as ratios to ROUND_ROBIN
