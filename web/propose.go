@@ -23,7 +23,7 @@ type proposal struct {
 	Parent int    `form:"parent"` // the active version that it was written against; 0: the active one now
 
 	Faults   *rules.Faults      `form:"-"` // what is wrong with it
-	Warnings []rules.Warning    `form:"-"`
+	Warnings []rules.Finding    `form:"-"`
 	Diff     *ruleversions.Diff `form:"-"` // what it changes; nil until it is valid
 }
 

@@ -31,8 +31,8 @@ func (c *rulesValidateCmd) Run(o *output) error {
 		return err
 	}
 	fmt.Fprintf(o.out, "%s: valid, version %d\n", c.File, set.Version)
-	for _, w := range rules.Lint(set) {
-		fmt.Fprintf(o.out, "%s: warning: %s: %s\n", c.File, w.Path, w.Text)
+	for _, f := range rules.Lint(set) {
+		fmt.Fprintf(o.out, "%s: warning: %s\n", c.File, f)
 	}
 	return nil
 }

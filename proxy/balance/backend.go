@@ -31,7 +31,7 @@ type Load int64
 // NewBackend makes a backend; weight is at least 1.
 func NewBackend(id string, u *url.URL, weight int) *Backend {
 	b := &Backend{id: id, url: u}
-	b.latency.setDecay(defaultDecay)
+	b.latency.setDecay(DefaultDecay)
 	b.SetWeight(weight)
 	b.SetWarmth(1)
 	return b

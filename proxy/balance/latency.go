@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	defaultDecay = 10 * time.Second
+	// DefaultDecay is P2C_PEAK_EWMA's decay where a rule gives none.
+	DefaultDecay = 10 * time.Second
 
 	// recentTau is the time constant of the smoothed response time, in nanoseconds: long enough to average
 	// dozens of requests, short enough to see an overload while it is one.

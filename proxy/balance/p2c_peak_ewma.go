@@ -9,7 +9,7 @@ type p2cPeakEWMA struct{ chooser }
 
 func newP2CPeakEWMA(backends []*Backend, o Options) Picker {
 	for _, b := range backends {
-		b.latency.setDecay(cmp.Or(o.Decay, defaultDecay))
+		b.latency.setDecay(cmp.Or(o.Decay, DefaultDecay))
 	}
 	return &p2cPeakEWMA{newChooser(backends, o)}
 }

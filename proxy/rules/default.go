@@ -49,17 +49,3 @@ func Safe() RuleSet {
 	}
 	return r
 }
-
-// Same reports whether a and b make a proxy behave the same: version, parent, origin and reasons aside.
-func Same(a, b RuleSet) bool {
-	if a.Detection != b.Detection || a.Switching != b.Switching {
-		return false
-	}
-	for _, state := range traffic.States() {
-		x, y := a.Rules[state], b.Rules[state]
-		if x.Algorithm != y.Algorithm || x.Params != y.Params {
-			return false
-		}
-	}
-	return true
-}

@@ -271,43 +271,6 @@ func TestDefaultsAreValidAndClean(t *testing.T) {
 	}
 }
 
-func TestSame(t *testing.T) {
-	other := Default()
-	other.Version, other.Parent, other.Origin = 7, 6, OriginLLM
-	other.Rules[traffic.Spike] = Rule{Algorithm: balance.LeastConnections, Reason: "another"}
-	require.True(t, Same(Default(), other))
-	for name, change := range map[string]func(*RuleSet){
-		"algorithm": func(r *RuleSet) { r.Rules[traffic.Spike] = Rule{Algorithm: balance.Random} },
-		"params":    func(r *RuleSet) { x := r.Rules[traffic.Spike]; x.Params.Decay = 1; r.Rules[traffic.Spike] = x },
-		"threshold": func(r *RuleSet) { r.Detection.SpikeRate = 2 },
-		"gate":      func(r *RuleSet) { r.Switching.Cooldown = 0 },
-	} {
-		r := Default()
-		change(&r)
-		require.False(t, Same(Default(), r), name)
-	}
-}
-
-func TestLint(t *testing.T) {
-	for path, change := range map[string]func(*RuleSet){
-		"detection.spike_rate":              func(r *RuleSet) { r.Detection.SpikeRate = 0.3 },
-		"detection.overload_error_rate":     func(r *RuleSet) { r.Detection.OverloadErrorRate = 1 },
-		"switching.sustained_windows":       func(r *RuleSet) { r.Switching.SustainedWindows = 4 },
-		"switching.cooldown":                func(r *RuleSet) { r.Switching.Cooldown, r.Switching.MaxSwitchesPerMinute = time.Minute, 1 },
-		"switching.spike_sustained_windows": func(r *RuleSet) { r.Switching.SustainedWindows = 1 },
-		"switching.max_switches_per_minute": func(r *RuleSet) { r.Switching.MaxSwitchesPerMinute = 4 },
-		"switching.min_confidence":          func(r *RuleSet) { r.Switching.MinConfidence = 0.98 },
-		"rules.SPIKE.reason":                func(r *RuleSet) { r.Rules[traffic.Spike] = Rule{Algorithm: balance.Random} },
-		"rules":                             func(r *RuleSet) { *r = Safe() },
-	} {
-		r := Default()
-		change(&r)
-		w := Lint(r)
-		require.Len(t, w, 1, path)
-		require.Equal(t, path, w[0].Path)
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	f.Add(published(f))
 	f.Add(Render(Safe()))

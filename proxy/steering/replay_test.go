@@ -39,7 +39,8 @@ func TestReplayDecidesAsTheLiveGovernorDid(t *testing.T) {
 	}
 	require.Equal(t, switches, r.Decisions)
 	require.Equal(t, len(switches), r.Switches)
-	require.InDelta(t, float64(r.Switches)/2, r.SwitchesPerMinute, 1e-9, "12 windows of 10 s")
+	require.Equal(t, 1, r.Adoptions, "the first window's")
+	require.InDelta(t, float64(r.Switches-1)/2, r.SwitchesPerMinute, 1e-9, "12 windows of 10 s")
 	require.Equal(t, []traffic.State{traffic.GradualIncrease, traffic.OverloadedNode}, r.Unreached)
 }
 
@@ -67,7 +68,9 @@ func TestReplayScalesTheCooldownWithTheWindows(t *testing.T) {
 		series[i].Window = 2 * time.Second
 		series[i].At = start.Add(time.Duration(i) * 2 * time.Second)
 	}
-	require.Equal(t, 2, Replay(rules.Default(), series).Switches, "the cooldown was 2 s then")
+	r := Replay(rules.Default(), series)
+	require.Equal(t, 2, r.Switches, "the cooldown was 2 s then")
+	require.InDelta(t, 60./50, r.SwitchesPerMinute, 1e-9, "as in five windows of 10 s, which the rules ask for")
 }
 
 func TestReplayOfNothing(t *testing.T) {

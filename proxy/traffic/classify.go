@@ -20,8 +20,11 @@ const risingWindows = 3
 // tiny keeps a threshold of 0 from dividing by it.
 const tiny = 1e-3
 
-// maxConfidence is the most that a classification can claim.
-const maxConfidence = 0.99
+// maxConfidence is the most that a classification can claim, LeastConfidence the least.
+const (
+	maxConfidence   = 0.99
+	LeastConfidence = 0.5
+)
 
 // Classify names the state of a snapshot: the first that holds of OVERLOADED_NODE, LOW_TRAFFIC, SPIKE,
 // GRADUAL_INCREASE and HIGH_STABLE. The first window has nothing to be compared with: it is LOW_TRAFFIC or

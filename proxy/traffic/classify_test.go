@@ -107,7 +107,7 @@ func TestConfidenceIsAlwaysInRange(t *testing.T) {
 			OverloadErrorRate: f("error rate", 1), OverloadLatency: time.Duration(f("latency", 1e10)), OverloadLatencyFactor: f("factor", 5),
 		}
 		c := Classify(d, s)
-		if !(c.Confidence >= 0 && c.Confidence <= 0.99) || !c.State.Known() {
+		if !(c.Confidence >= LeastConfidence && c.Confidence <= 0.99) || !c.State.Known() {
 			t.Fatalf("%+v", c)
 		}
 	})
