@@ -14,4 +14,8 @@ var (
 	//
 	//go:embed repair.md
 	Repair string
+	// Another opens the question for one more rule set; what was proposed before follows it, as JSON.
+	//
+	//go:embed another.md
+	Another string
 )

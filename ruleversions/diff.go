@@ -72,7 +72,7 @@ func Compare(a, b Version) Diff {
 func compareRule(state traffic.State, a, b Version) RuleChange {
 	before, after := a.Rules.Rules[state], b.Rules.Rules[state]
 	r := b.reason("rules." + string(state))
-	if after.Reason != "" {
+	if after.Reason != "" && after.Reason != r.Marked() {
 		r.Text = after.Reason
 	}
 	return RuleChange{

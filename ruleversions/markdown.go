@@ -64,12 +64,8 @@ func (d Diff) settingsTable() Table {
 	return t
 }
 
-// marked is a reason with a note of its figures that are not in the evidence.
-func marked(reason string, unsupported []string) string {
-	if len(unsupported) == 0 {
-		return reason
-	}
-	return reason + " (unsupported: " + strings.Join(unsupported, ", ") + ")"
+func marked(text string, unsupported []string) string {
+	return Reason{Text: text, Unsupported: unsupported}.Marked()
 }
 
 func (t Table) write(b *strings.Builder) {

@@ -3,6 +3,8 @@
 package ruleversions
 
 import (
+	"regexp"
+	"strings"
 	"time"
 
 	"retune/proxy/rules"
@@ -25,12 +27,43 @@ type Version struct {
 	Status  Status        `json:"status"` // derived from the pointer and its cycle, not part of the immutable record
 }
 
+// Unsupported is how many figures of the reasons and of the summary are not in the evidence that they were written from.
+func (v Version) Unsupported() int {
+	_, list := Unmarked(v.Summary)
+	n := len(list)
+	for _, r := range v.Reasons {
+		n += len(r.Unsupported)
+	}
+	return n
+}
+
 // Reason is why one part of a rule set is as it is.
 type Reason struct {
 	Path string `json:"path"` // e.g. "rules.SPIKE" or "detection.spike_rate"
 	Text string `json:"text"`
 	// Unsupported lists the figures of Text that are not in the evidence it was written from.
 	Unsupported []string `json:"unsupported,omitempty"`
+}
+
+// Marked is the text with a note of its figures that are not in the evidence. It is what stands in a rule file, so
+// that whoever shows the file's reason shows the note: the proxy in its decisions, too.
+func (r Reason) Marked() string {
+	if len(r.Unsupported) == 0 {
+		return r.Text
+	}
+	note := " (unsupported: " + strings.Join(r.Unsupported, ", ") + ")"
+	return strings.TrimSuffix(r.Text, note) + note
+}
+
+var noteRE = regexp.MustCompile(`^(.*) \(unsupported: ([^()]+)\)$`)
+
+// Unmarked takes a text apart that Marked has made.
+func Unmarked(text string) (said string, unsupported []string) {
+	found := noteRE.FindStringSubmatch(text)
+	if found == nil {
+		return text, nil
+	}
+	return found[1], strings.Split(found[2], ", ")
 }
 
 // Status is how a version stands.

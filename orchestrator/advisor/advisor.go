@@ -17,6 +17,7 @@ import (
 
 // Evidence is what a generator is told. It carries no names or URLs of backends and no secrets.
 type Evidence struct {
+	Cycle     int64         `json:"-"` // whose caps count its calls; never told. 0: none
 	Champion  rules.RuleSet `json:"champion"`
 	Profile   string        `json:"profile"`
 	Scenarios []Measured    `json:"scenarios"` // under the champion, this cycle's baseline
@@ -80,6 +81,7 @@ type Advice struct {
 
 // Call is one exchange with a model. It never holds the key.
 type Call struct {
+	ID               int64         `json:"id,omitempty"` // in the store; 0: not there yet
 	Provider         string        `json:"provider"`
 	Model            string        `json:"model"`
 	Temperature      float64       `json:"temperature"` // as sent; 0 also when none was sent
@@ -90,7 +92,11 @@ type Call struct {
 	Error            string        `json:"error,omitempty"`
 	PromptTokens     int           `json:"prompt_tokens"`
 	CompletionTokens int           `json:"completion_tokens"`
-	CostUSD          *float64      `json:"cost_usd"` // nil: unknown
+	CostUSD          *float64      `json:"cost_usd"`           // nil: unknown
+	Prices           string        `json:"prices,omitempty"`   // the month of the price list that CostUSD is reckoned by
+	MostTokens       int           `json:"most_tokens"`        // what it could use at most, as reckoned before it was made
+	MostUSD          *float64      `json:"most_usd"`           // what that would cost; nil: the model's price is not known
+	Replayed         string        `json:"replayed,omitempty"` // which exchange of a cassette answered; empty: the server did
 	Latency          time.Duration `json:"latency_ns"`
 	At               time.Time     `json:"at"`
 }
@@ -100,6 +106,7 @@ type CallOutcome string
 
 // The outcomes of a call.
 const (
+	CallPending      CallOutcome = "pending" // it was about to be made; what came of it is not known
 	CallOK           CallOutcome = "ok"
 	CallInvalidJSON  CallOutcome = "invalid_json"
 	CallInvalidRules CallOutcome = "invalid_rules"

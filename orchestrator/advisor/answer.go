@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"retune/proxy/balance"
 	"retune/proxy/rules"
@@ -35,7 +36,7 @@ type answerThreshold struct {
 
 const (
 	maxAnswer = 256 << 10 // bytes of one answer's text
-	maxText   = 600       // bytes of a summary or reason; a little more than what is asked for
+	maxText   = 600       // characters of a summary or reason; a little more than what is asked for
 )
 
 // faults is everything wrong with an answer, each a sentence that a model can act on.
@@ -75,8 +76,8 @@ func (a answer) apply(champion rules.RuleSet) (rules.RuleSet, error) {
 	out.Version, out.Parent, out.Origin = champion.Version+1, champion.Version, rules.OriginLLM
 	out.Rules = a.rules(&wrong)
 	a.changeThresholds(&out, &wrong)
-	if len(a.Summary) > maxText {
-		wrong.add("summary: %d characters, at most %d", len(a.Summary), maxText)
+	if n := utf8.RuneCountInString(a.Summary); n > maxText {
+		wrong.add("summary: %d characters, at most %d", n, maxText)
 	}
 	if len(wrong) > 0 {
 		return rules.RuleSet{}, wrong
@@ -164,11 +165,12 @@ func (a answer) changeThresholds(out *rules.RuleSet, wrong *faults) {
 }
 
 func checkReason(where, text string, wrong *faults) {
+	n := utf8.RuneCountInString(text)
 	switch {
-	case strings.TrimSpace(text) == "":
+	case oneLine(text) == "":
 		wrong.add("%s: the reason is empty; it must name figures of the evidence", where)
-	case len(text) > maxText:
-		wrong.add("%s: the reason has %d characters, at most %d", where, len(text), maxText)
+	case n > maxText:
+		wrong.add("%s: the reason has %d characters, at most %d", where, n, maxText)
 	}
 }
 
@@ -190,9 +192,4 @@ func (a answer) reasons(champion rules.RuleSet) []ruleversions.Reason {
 		}
 	}
 	return out
-}
-
-// oneLine takes out line breaks and what is no text.
-func oneLine(text string) string {
-	return strings.Join(strings.Fields(bounded(text, maxText)), " ")
 }

@@ -2,8 +2,6 @@ package advisor
 
 import (
 	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"retune/proxy/balance"
 	"retune/proxy/traffic"
@@ -96,25 +94,4 @@ func boundedAttempt(a Attempt, text int) Attempt {
 		changes = append(changes, bounded(c, 80))
 	}
 	return Attempt{Version: a.Version, Changes: changes, Outcome: bounded(a.Outcome, 20), Why: bounded(a.Why, text)}
-}
-
-// bounded cuts text to at most n bytes at a character's start, marks the cut, and takes out what is no text: control
-// characters, NUL above all, and broken UTF-8.
-func bounded(text string, n int) string {
-	clean := strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' || r == 127 {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(text, "�"))
-	if len(clean) <= n {
-		return clean
-	}
-	for n > 0 && !utf8.RuneStart(clean[n]) {
-		n--
-	}
-	if n == 0 {
-		return ""
-	}
-	return clean[:n] + "…"
 }

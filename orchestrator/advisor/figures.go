@@ -1,14 +1,12 @@
 package advisor
 
 import (
-	"math"
-	"regexp"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	"retune/proxy/balance"
 	"retune/proxy/rules"
+	"retune/ruleversions"
 )
 
 // quantity is what a figure measures; figures are compared with others of the same quantity alone.
@@ -30,6 +28,7 @@ type known struct {
 	kind     string // "p95", "rps", …: two figures are set against each other only within one kind
 	scenario string // empty: of the rule set, or of no scenario
 	arms     []string
+	series   bool // one of many points: a difference from it counts only where the reason names both figures
 }
 
 // knownFigures lists every figure of the evidence.
@@ -39,6 +38,7 @@ func knownFigures(e Evidence) []known {
 		out = append(out, measuredFigures(m)...)
 	}
 	for _, p := range e.Series {
+		from := len(out)
 		add := adder(&out, p.Scenario, p.Algorithm)
 		add(p.AtS, seconds, "at")
 		add(p.RPS, rate, "rps")
@@ -47,6 +47,9 @@ func knownFigures(e Evidence) []known {
 		add(p.ErrorRate, share, "error")
 		if p.RPSChangeRate != nil {
 			add(*p.RPSChangeRate, change, "change")
+		}
+		for i := range out[from:] {
+			out[from+i].series = true
 		}
 	}
 	for _, s := range e.Switches {
@@ -113,7 +116,12 @@ func ruleFigures(r rules.RuleSet) []known {
 		if d := rule.Params.Decay; d > 0 {
 			out = append(out, known{value: d.Seconds(), quantity: seconds})
 		}
-		out = append(out, textFigures(rule.Reason)...)
+		said, doubted := ruleversions.Unmarked(rule.Reason)
+		for _, f := range figuresIn(said) {
+			if !slices.Contains(doubted, f.text) { // what was never in any evidence does not become true by being repeated
+				out = append(out, f.known()...)
+			}
+		}
 	}
 	return out
 }
@@ -122,104 +130,19 @@ func ruleFigures(r rules.RuleSet) []known {
 func textFigures(text string) []known {
 	var out []known
 	for _, f := range figuresIn(text) {
-		for _, q := range f.quantities() {
-			if f.unit == "" && (q == share || q == change) {
-				continue // "3 pairs" are no 300%
-			}
-			out = append(out, known{value: f.in(q), quantity: q})
-		}
+		out = append(out, f.known()...)
 	}
 	return out
 }
 
-// named is a figure that a reason names.
-type named struct {
-	text  string // as it stands there, with its unit
-	value float64
-	unit  string
-	off   float64 // half of its last digit
-}
-
-// figureRE takes a number with an optional unit. What stands before it decides whether it is part of a name, such as
-// p95, P2C, v9 or server-1, and no figure.
-var figureRE = regexp.MustCompile(`(?i)[-+−]?\d[\d,]*(?:\.\d+)?(?:\s?(?:%|percentage points?|percent|points?|ms|milliseconds?|s|seconds?|rps|req/s|requests per second|x|×|times)(?:[^\pL\d]|$))?`)
-
-// figuresIn finds the figures of a text.
-func figuresIn(text string) []named {
-	var out []named
-	for _, at := range figureRE.FindAllStringIndex(text, -1) {
-		if partOfName(text, at[0], at[1]) {
-			continue
+// known is what a figure of a text may stand for.
+func (f named) known() []known {
+	var out []known
+	for q, factor := range units[f.unit] {
+		if f.unit == "" && (q == share || q == change) {
+			continue // "3 pairs" are no 300%
 		}
-		if f, is := readFigure(text[at[0]:at[1]]); is {
-			out = append(out, f)
-		}
+		out = append(out, known{value: f.value * factor, quantity: q})
 	}
 	return out
-}
-
-// partOfName reports whether a letter, a digit or an underscore touches the number: p95, P2C, v9, server-1, 5xx.
-func partOfName(text string, from, to int) bool {
-	letter := func(c byte) bool {
-		return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-	}
-	digit := func(c byte) bool { return c >= '0' && c <= '9' }
-	span := from > 0 && !digit(text[from]) && digit(text[from-1]) // the second half of "10-20 ms"
-	if from > 0 && letter(text[from-1]) && !span {
-		return true
-	}
-	last := text[to-1]
-	return to < len(text) && letter(text[to]) && digit(last)
-}
-
-func readFigure(text string) (named, bool) {
-	text = strings.TrimRight(text, " .,;:)]!?\"'\n\t")
-	number := strings.ReplaceAll(text, "−", "-")
-	end := strings.IndexFunc(number, func(r rune) bool { return !strings.ContainsRune("+-0123456789.,", r) })
-	unit := ""
-	if end >= 0 {
-		number, unit = number[:end], strings.ToLower(strings.TrimSpace(number[end:]))
-	}
-	number = strings.ReplaceAll(strings.TrimRight(number, ",."), ",", "")
-	v, err := strconv.ParseFloat(number, 64)
-	if err != nil {
-		return named{}, false
-	}
-	decimals := 0
-	if _, after, found := strings.Cut(number, "."); found {
-		decimals = len(after)
-	}
-	return named{text: text, value: v, unit: unit, off: 0.5 * math.Pow10(-decimals)}, true
-}
-
-// quantities is what a figure of that unit may measure.
-func (f named) quantities() []quantity {
-	switch f.unit {
-	case "%", "percent":
-		return []quantity{share, change}
-	case "point", "points", "percentage point", "percentage points":
-		return []quantity{share}
-	case "ms", "millisecond", "milliseconds":
-		return []quantity{latency}
-	case "s", "second", "seconds":
-		return []quantity{seconds, latency}
-	case "rps", "req/s", "requests per second":
-		return []quantity{rate}
-	case "x", "×", "times":
-		return []quantity{change, count}
-	}
-	return []quantity{latency, rate, share, change, count, seconds}
-}
-
-// in is the figure's value in the unit in which that quantity is kept.
-func (f named) in(q quantity) float64 { return f.value * f.scale(q) }
-
-func (f named) scale(q quantity) float64 {
-	switch {
-	case f.unit == "%" || f.unit == "percent" || strings.Contains(f.unit, "point"):
-		return 0.01
-	case strings.HasPrefix(f.unit, "s") && q == latency:
-		return 1000
-	}
-	return 1
 }

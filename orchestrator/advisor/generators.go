@@ -14,6 +14,25 @@ type Generator interface {
 	// Advise answers with a whole, valid rule set. With an error the Advice still carries the Calls that were
 	// made, so that they can be kept.
 	Advise(ctx context.Context, e Evidence) (Advice, error)
+	// Proposals answers with up to n rule sets, no two of which make a proxy behave the same. An error means that
+	// there is none; the Proposals still carry the calls that were made.
+	Proposals(ctx context.Context, e Evidence, n int) (Proposals, error)
+}
+
+// Proposals is what asking for several rule sets brought.
+type Proposals struct {
+	Advice []Advice // in the order of asking, each with the calls that led to it
+	Rest   []Call   // calls that led to no advice: failed ones, and answers that equal an earlier one
+	Short  string   // why there are fewer than were asked for; empty: there are not
+}
+
+// Calls is every exchange, whatever came of it.
+func (p Proposals) Calls() []Call {
+	var out []Call
+	for _, a := range p.Advice {
+		out = append(out, a.Calls...)
+	}
+	return append(out, p.Rest...)
 }
 
 // Config is what the generators need; each takes its own part.
@@ -32,6 +51,10 @@ type OpenAI struct {
 	MaxTokens   int           // of one answer; 4096 by default
 	// Transport is what requests go out by; nil: a transport of its own.
 	Transport http.RoundTripper
+	Purse     Purse     // pays for the calls of cycles; nil: nobody is asked
+	Caps      Caps      // what they may cost
+	Record    string    // cassette (a file *.jsonl) or folder of cassettes, one per cycle, in which every exchange is recorded; empty: none
+	Replay    *Cassette // answers in the server's place, without a key; nil: the server does
 }
 
 // generators is every generator, the default first.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 
 	"retune/proxy/traffic"
@@ -15,7 +16,8 @@ const (
 	maxDepth = 12 // of nesting in an answer; 3 are needed
 )
 
-// findObject finds the answer's JSON object in a text that may have a code fence or prose around it.
+// findObject finds the answer's JSON object in a text that may have a code fence or prose around it. Two answers that
+// differ are a fault: there is no telling which was meant.
 func findObject(text string) (map[string]any, error) {
 	text = strings.TrimSpace(strings.TrimPrefix(text, "\ufeff"))
 	switch {
@@ -26,6 +28,7 @@ func findObject(text string) (map[string]any, error) {
 	case strings.HasPrefix(text, "<"):
 		return nil, faults{"the answer is HTML or XML, not JSON"}
 	}
+	var found, other map[string]any // an answer, and an object that is none
 	first := error(faults{"the answer holds no JSON object"})
 	rest := text
 	for try := range maxTries {
@@ -33,31 +36,45 @@ func findObject(text string) (map[string]any, error) {
 		if i < 0 {
 			break
 		}
-		object, err := decodeObject(rest[i:])
-		if _, ours := object["rules"]; err == nil && (ours || try == 0 && i == 0) {
-			return object, nil
-		}
-		if try == 0 && err != nil {
+		object, n, err := decodeObject(rest[i:])
+		_, ours := object["rules"]
+		switch {
+		case err != nil && try == 0:
 			first = faults{"the answer is no valid JSON: " + err.Error()}
+		case ours && found != nil && !reflect.DeepEqual(object, found):
+			return nil, faults{"the answer holds two rule sets that differ: send one object alone"}
+		case ours:
+			found = object
+		case err == nil && try == 0 && i == 0:
+			other = object
 		}
-		rest = rest[i+1:]
+		if !ours {
+			n = 1 // an answer may be wrapped in another object
+		}
+		rest = rest[i+n:]
+	}
+	switch {
+	case found != nil:
+		return found, nil
+	case other != nil:
+		return other, nil
 	}
 	return nil, first
 }
 
-// decodeObject reads the JSON object that text begins with; what follows it is left alone. A key that stands twice
-// in one object is an error, because there is no telling which was meant.
-func decodeObject(text string) (map[string]any, error) {
+// decodeObject reads the JSON object that text begins with, and how many bytes it takes; what follows it is left alone. A
+// key that stands twice in one object is an error, because there is no telling which was meant.
+func decodeObject(text string) (object map[string]any, n int, err error) {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
 	v, err := decodeValue(dec, maxDepth)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, fmt.Errorf("it ends before it is complete")
+		return nil, 0, fmt.Errorf("it ends before it is complete")
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return v.(map[string]any), nil
+	return v.(map[string]any), int(dec.InputOffset()), nil
 }
 
 func decodeValue(dec *json.Decoder, depth int) (any, error) {
@@ -196,5 +213,5 @@ func asName(object map[string]any, key string) {
 
 // nameOf makes "least connections" and "Least-Connections" LEAST_CONNECTIONS.
 func nameOf(s string) string {
-	return strings.NewReplacer(" ", "_", "-", "_").Replace(strings.ToUpper(strings.TrimSpace(s)))
+	return strings.NewReplacer(" ", "_", "-", "_").Replace(strings.ToUpper(strings.TrimSpace(strings.Map(legible, s))))
 }

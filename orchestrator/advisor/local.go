@@ -56,6 +56,19 @@ func (local) Advise(_ context.Context, e Evidence) (Advice, error) {
 	return a, nil
 }
 
+// Proposals is the one rule set that measurements speak for, however many are asked for.
+func (l local) Proposals(ctx context.Context, e Evidence, n int) (Proposals, error) {
+	a, err := l.Advise(ctx, e)
+	if err != nil {
+		return Proposals{}, err
+	}
+	p := Proposals{Advice: []Advice{a}}
+	if n > 1 {
+		p.Short = "the local generator has one answer to one evidence"
+	}
+	return p, nil
+}
+
 func summaryOf(changes []string) string {
 	if len(changes) == 0 {
 		return "No fixed algorithm beat the present rules beyond noise in any traffic state."

@@ -17,6 +17,8 @@ import (
 
 	"retune/prompts"
 	"retune/proxy/rules"
+	"retune/proxy/traffic"
+	"retune/ruleversions"
 )
 
 const (
@@ -34,11 +36,14 @@ type openAI struct {
 }
 
 func newOpenAI(c OpenAI) (*openAI, error) {
+	c.CallTimeout, c.Total = cmp.Or(c.CallTimeout, time.Minute), cmp.Or(c.Total, 4*time.Minute)
+	c.MaxTokens = cmp.Or(c.MaxTokens, 4096)
+	if c.Replay != nil {
+		return replaying(c), nil
+	}
 	c.BaseURL = strings.TrimRight(cmp.Or(strings.TrimSpace(c.BaseURL), defaultBaseURL), "/")
 	c.Model = cmp.Or(strings.TrimSpace(c.Model), defaultModel)
 	c.Key = strings.TrimSpace(c.Key)
-	c.CallTimeout, c.Total = cmp.Or(c.CallTimeout, time.Minute), cmp.Or(c.Total, 4*time.Minute)
-	c.MaxTokens = cmp.Or(c.MaxTokens, 4096)
 	u, err := url.Parse(c.BaseURL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("OPENAI_BASE_URL is no http or https URL, e.g. " + defaultBaseURL)
@@ -55,24 +60,54 @@ func newOpenAI(c OpenAI) (*openAI, error) {
 	return &openAI{OpenAI: c, host: u.Host, waitAtMost: 2 * time.Second}, nil
 }
 
+// replaying is the generator that a cassette answers: it asks what was asked, costs nothing and waits for nobody.
+func replaying(c OpenAI) *openAI {
+	c.Model, c.Transport, c.BaseURL = c.Replay.Model(), c.Replay, "http://cassette.invalid"
+	c.Key, c.Purse, c.Record = "", nil, ""
+	return &openAI{OpenAI: c, host: "cassette"}
+}
+
 // Advise asks for a rule set, with at most two more turns that hand back what is wrong with an answer.
 func (o *openAI) Advise(ctx context.Context, e Evidence) (Advice, error) {
+	return o.advise(ctx, e, nil)
+}
+
+// advise asks for a rule set that is none of those before.
+func (o *openAI) advise(ctx context.Context, e Evidence, before []Advice) (Advice, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Total)
 	defer cancel()
 	evidence, _ := Compact(e)
 	rec := &recorder{
 		base: o.Transport, timeout: o.CallTimeout, secret: o.Key,
+		purse: o.Purse, caps: o.Caps, cycle: e.Cycle, tape: tapeFor(o.Record, e.Cycle),
 		call: Call{Provider: o.host, Model: o.Model, PromptSHA: PromptSHA()},
 	}
 	t := o.talk(rec, evidence)
+	if len(before) > 0 {
+		t.req.Messages = append(t.req.Messages, askAnother(e.Champion, before))
+	}
 	advice := Advice{Origin: rules.OriginLLM, Author: o.Model, PromptSHA: PromptSHA()}
 	err := o.converse(ctx, t, e, &advice)
 	advice.Calls = rec.calls
 	if err != nil {
 		return advice, keyless{rec.redact(fmt.Sprintf("asking %s at %s: %s", o.Model, o.host, err)), err}
 	}
-	advice.Reasons = CheckReasons(advice.Reasons, e)
+	advice.check(e)
 	return advice, nil
+}
+
+// check looks up the figures of what is said, and marks those that are not in the evidence in the rule set as well: a
+// rule's reason is shown by proxies, which know nothing else of it.
+func (a *Advice) check(e Evidence) {
+	a.Reasons = CheckReasons(a.Reasons, e)
+	a.Summary = CheckReasons([]ruleversions.Reason{{Text: a.Summary}}, e)[0].Marked()
+	for _, r := range a.Reasons {
+		state := traffic.State(strings.TrimPrefix(r.Path, "rules."))
+		if rule, is := a.Rules.Rules[state]; is {
+			rule.Reason = r.Marked()
+			a.Rules.Rules[state] = rule
+		}
+	}
 }
 
 // keyless is an error whose text has the key taken out.
@@ -122,7 +157,7 @@ func read(text string, champion rules.RuleSet, advice *Advice, call *Call) error
 
 // PromptSHA is the SHA-256 of all that a model is told beside the evidence, in hex: prompts and schema.
 func PromptSHA() string {
-	h := sha256.Sum256([]byte(prompts.Rules + "\x00" + prompts.Repair + "\x00" + string(schemaJSON())))
+	h := sha256.Sum256([]byte(prompts.Rules + "\x00" + prompts.Repair + "\x00" + prompts.Another + "\x00" + string(schemaJSON())))
 	return hex.EncodeToString(h[:])
 }
 

@@ -273,7 +273,7 @@ func TestTroubleThatLastsIsAnErrorThatSaysWhatToDo(t *testing.T) {
 		"a wrong path":   {says(good(), "stop"), func(c *OpenAI) { c.BaseURL += "v2" }, "check OPENAI_MODEL and OPENAI_BASE_URL", 1},
 		"HTML with 200":  {html(200), asIs, "no chat completion; check OPENAI_BASE_URL", 1},
 		"5 MB":           {says(strings.Repeat("x", 5<<20), "stop"), asIs, "larger than 1024 KiB", 1},
-		"a redirect":     {http.RedirectHandler("http://127.0.0.1:1/", http.StatusFound).ServeHTTP, asIs, "check OPENAI_BASE_URL", 1},
+		"a redirect":     {http.RedirectHandler("http://127.0.0.1:1/", http.StatusFound).ServeHTTP, asIs, "set OPENAI_BASE_URL to the address that it leads to", 1},
 		"nobody listens": {nil, func(c *OpenAI) { c.BaseURL = "http://127.0.0.1:1/v1" }, "no answer; check OPENAI_BASE_URL", 5},
 	} {
 		t.Run(name, func(t *testing.T) {

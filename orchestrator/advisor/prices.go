@@ -2,10 +2,12 @@ package advisor
 
 import "regexp"
 
-// prices in US dollars per million tokens, by model: prompt, completion; from the providers' public lists as of
-// August 2025. Discounts for cached prompts are left out, so a cost is an upper bound.
+// PricesAsOf is the month of the price lists that costs are reckoned by. Whoever changes a price changes it too.
+const PricesAsOf = "2025-08"
 
-var prices = map[string][2]float64{
+// prices in US dollars per million tokens, by model: prompt, completion; from the providers' public lists as of
+// PricesAsOf. Discounts for cached prompts are left out, so a cost is an upper bound.
+var prices = map[string]price{
 	"gpt-4o":       {2.50, 10.00},
 	"gpt-4o-mini":  {0.15, 0.60},
 	"gpt-4.1":      {2.00, 8.00},
@@ -18,15 +20,18 @@ var prices = map[string][2]float64{
 	"o4-mini":      {1.10, 4.40},
 }
 
+// price is of a million tokens, in US dollars.
+type price struct{ prompt, completion float64 }
+
 // dated matches the date at the end of a pinned model's name, e.g. "gpt-4o-2024-08-06".
 var dated = regexp.MustCompile(`-20\d\d-\d\d-\d\d$`)
 
-// cost is what a call cost by prices; nil for a model that is not among them.
+// cost is what a call costs by prices; nil for a model that is not among them.
 func cost(model string, promptTokens, completionTokens int) *float64 {
 	p, known := prices[dated.ReplaceAllString(model, "")]
 	if !known {
 		return nil
 	}
-	usd := (p[0]*float64(promptTokens) + p[1]*float64(completionTokens)) / 1e6
+	usd := (p.prompt*float64(promptTokens) + p.completion*float64(completionTokens)) / 1e6
 	return &usd
 }

@@ -15,24 +15,32 @@ const smallCount = 10
 // CheckReasons looks each figure of the reasons up in the evidence, and lists in Unsupported those that are not there.
 //
 // A figure is supported when it is in the evidence to the digits that the reason gives (or within 1%), or is the
-// difference, the ratio or the percentage of two figures of one kind (p95 with p95) from one scenario. Where a reason
-// names scenarios or algorithms, only the figures of those count: a true figure of another scenario is no support.
-// Thresholds and settings of the champion count as evidence, as do figures of earlier verdicts. The reasons that come
-// in are not changed.
+// difference, the ratio or the percentage of two figures of one kind (p95 with p95) from one scenario, or from two that
+// the reason names. Where a reason names scenarios, algorithms or metrics, only the figures of those count: a true
+// figure of another scenario is no support. Two points of the series are set against each other only where the reason
+// names both, because among many points any difference is found. Thresholds and settings of the champion count as
+// evidence, as do figures of earlier verdicts. Signs and words of direction ("lower") are not checked, nor numbers
+// in words. The reasons that come in are not changed.
 func CheckReasons(reasons []ruleversions.Reason, e Evidence) []ruleversions.Reason {
 	all := knownFigures(e)
 	scenarios := scenariosOf(e)
 	out := slices.Clone(reasons)
 	for i := range out {
-		about := subject(out[i].Text, all, scenarios)
-		out[i].Unsupported = nil
-		for _, f := range figuresIn(out[i].Text) {
-			if !f.supported(about) {
-				out[i].Unsupported = append(out[i].Unsupported, f.text)
-			}
-		}
+		out[i].Unsupported = unsupported(out[i].Text, all, scenarios)
 	}
 	return out
+}
+
+// unsupported lists the figures of a text that are not among those of the evidence.
+func unsupported(text string, all []known, scenarios []string) (list []string) {
+	figures := figuresIn(text)
+	s := subject(text, all, scenarios)
+	for _, f := range figures {
+		if !f.supported(s, figures) && !slices.Contains(list, f.text) {
+			list = append(list, f.text)
+		}
+	}
+	return list
 }
 
 func scenariosOf(e Evidence) []string {
@@ -48,8 +56,14 @@ func scenariosOf(e Evidence) []string {
 // metricKinds are the kinds that a reason names by these words.
 var metricKinds = []string{"p95", "p99", "rps", "error", "avg"}
 
+// about is what a reason can be about.
+type about struct {
+	figures []known
+	across  bool // it names several scenarios, and may compare them
+}
+
 // subject keeps the figures that a reason can be about, by the scenarios, algorithms and metrics that it names.
-func subject(text string, all []known, scenarios []string) []known {
+func subject(text string, all []known, scenarios []string) about {
 	lower := strings.ToLower(text)
 	named := slices.DeleteFunc(slices.Clone(scenarios), func(s string) bool { return !hasWord(lower, strings.ToLower(s)) })
 	var algorithms []string
@@ -59,14 +73,14 @@ func subject(text string, all []known, scenarios []string) []known {
 		}
 	}
 	metrics := slices.DeleteFunc(slices.Clone(metricKinds), func(m string) bool { return !strings.Contains(lower, m) })
-	var out []known
+	out := about{across: len(named) > 1}
 	for _, k := range all {
 		switch {
 		case len(metrics) > 0 && slices.Contains(metricKinds, k.kind) && !slices.Contains(metrics, k.kind):
 		case k.scenario != "" && len(named) > 0 && !slices.Contains(named, k.scenario):
 		case len(k.arms) > 0 && len(algorithms) > 0 && !slices.Contains(algorithms, k.arms[0]):
 		default:
-			out = append(out, k)
+			out.figures = append(out.figures, k)
 		}
 	}
 	return out
@@ -89,18 +103,24 @@ func hasWord(text, word string) bool {
 	}
 }
 
-func (f named) supported(about []known) bool {
-	if f.unit == "" && f.value == math.Trunc(f.value) && math.Abs(f.value) <= smallCount {
+// supported reports whether the figure is one of those that the reason is about, or follows from two of them; others are all
+// the figures that the reason names.
+func (f named) supported(s about, others []named) bool {
+	if f.bare && f.unit == "" && f.value == math.Trunc(f.value) && math.Abs(f.value) <= smallCount {
 		return true
 	}
-	for _, k := range about {
-		if slices.Contains(f.quantities(), k.quantity) && f.is(k.value, k.quantity) {
-			return true
-		}
+	if slices.ContainsFunc(s.figures, f.is) {
+		return true
 	}
-	for i, a := range about {
-		for _, b := range about[i+1:] {
-			if a.kind != "" && a.kind == b.kind && a.scenario == b.scenario && f.derived(a, b) {
+	said := func(k known) bool {
+		return slices.ContainsFunc(others, func(o named) bool { return o.is(k) })
+	}
+	for i, a := range s.figures {
+		for _, b := range s.figures[i+1:] {
+			if a.kind == "" || a.kind != b.kind || a.scenario != b.scenario && !s.across || !f.derived(a, b) {
+				continue
+			}
+			if !a.series && !b.series || said(a) && said(b) {
 				return true
 			}
 		}
@@ -108,27 +128,29 @@ func (f named) supported(about []known) bool {
 	return false
 }
 
-// is reports whether the figure means x, to its own digits or within 1%; the sign of what is named doesn't count, because
+// is reports whether the figure means k, to its own digits or within 1%; the sign of what is named doesn't count, because
 // "35% lower" and "-35%" say the same.
-func (f named) is(x float64, q quantity) bool {
-	if math.IsNaN(x) || math.IsInf(x, 0) {
+func (f named) is(k known) bool { return f.means(k.value, k.quantity) }
+
+func (f named) means(x float64, q quantity) bool {
+	factor, can := units[f.unit][q]
+	if !can || math.IsNaN(x-x) || math.IsNaN(f.value-f.value) { // NaN or infinite
 		return false
 	}
-	scale := f.scale(q)
-	off := max(f.off*scale*(1+1e-9), 0.01*math.Abs(x))
-	return math.Abs(math.Abs(f.value*scale)-math.Abs(x)) <= off
+	off := max(f.off*factor*(1+1e-9), 0.01*math.Abs(x))
+	return math.Abs(math.Abs(f.value*factor)-math.Abs(x)) <= off
 }
 
 // derived reports whether the figure is the difference, ratio or percentage of a and b.
 func (f named) derived(a, b known) bool {
-	q := a.quantity
-	switch {
-	case f.unit == "%" || f.unit == "percent":
-		return a.value != 0 && f.is(b.value/a.value-1, change) || b.value != 0 && f.is(a.value/b.value-1, change)
-	case f.unit == "x" || f.unit == "×" || f.unit == "times":
-		return a.value != 0 && f.is(b.value/a.value, change) || b.value != 0 && f.is(a.value/b.value, change)
-	case f.unit == "" || slices.Contains(f.quantities(), q):
-		return f.is(a.value-b.value, q)
+	ratio := func(less float64) bool {
+		return a.value != 0 && f.means(b.value/a.value-less, change) || b.value != 0 && f.means(a.value/b.value-less, change)
 	}
-	return false
+	switch f.unit {
+	case "%":
+		return ratio(1) || a.quantity == share && f.means(a.value-b.value, share)
+	case "×":
+		return ratio(0)
+	}
+	return f.means(a.value-b.value, a.quantity)
 }

@@ -38,7 +38,7 @@ func TestEachFigureOfAReasonIsLookedUp(t *testing.T) {
 		{"1,000,000 ms", []string{"1,000,000 ms"}},
 		{"431-655 ms in burst", nil},
 		{"431-656.5 ms in burst", nil}, // within 1%
-		{"431-700 ms in burst", []string{"-700 ms"}},
+		{"431-700 ms in burst", []string{"700 ms"}},
 		{"", nil},
 	} {
 		got := CheckReasons([]ruleversions.Reason{{Path: "rules.SPIKE", Text: c.text}}, e)

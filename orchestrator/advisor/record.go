@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -17,15 +19,23 @@ const (
 	maxStored = 64 << 10 // bytes of a request or response that a Call keeps
 )
 
-var errTooLarge = fmt.Errorf("the answer is larger than %d KiB", maxBody>>10)
+var (
+	errRedirect = final{errors.New("the server redirects, and the key is sent nowhere else: set OPENAI_BASE_URL to the address that it leads to")}
+	errTooLarge = final{fmt.Errorf("the answer is larger than %d KiB", maxBody>>10)}
+)
 
-// recorder is the transport under the retries: it gives each attempt its own time, bounds what is read, and records
-// every exchange as it went over the wire, the key taken out. For one Advise, from one goroutine at a time.
+// recorder is the transport under the retries: it has each attempt paid for, gives it its own time, bounds what is
+// read, and records every exchange as it went over the wire, the key taken out. For one conversation, from one
+// goroutine at a time.
 type recorder struct {
 	base    http.RoundTripper
 	timeout time.Duration
 	secret  string
-	call    Call // what all calls have in common
+	purse   Purse // nil: nobody is asked
+	caps    Caps
+	cycle   int64
+	tape    *tape // nil: nothing is recorded in a cassette
+	call    Call  // what all calls have in common
 	calls   []Call
 }
 
@@ -33,31 +43,113 @@ type recorder struct {
 func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), r.timeout)
 	defer cancel()
-	began := time.Now()
-	c := r.call
-	c.At = began
-	c.Request = r.clean(bodyOf(req))
-	c.Temperature = temperatureIn(c.Request)
+	sent := bodyOf(req)
+	c, err := r.begin(ctx, sent)
+	if err != nil {
+		return nil, err
+	}
 	resp, body, err := r.exchange(req.WithContext(ctx))
-	c.Latency = time.Since(began)
+	c.Latency = time.Since(c.At)
 	c.Response = r.clean(body)
-	c.Outcome = CallOK
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		err = fmt.Errorf("no answer within %s: %w", r.timeout, err)
-		c.Outcome = CallTimeout
-	case err != nil:
-		c.Outcome = CallHTTPError
-	case resp.StatusCode >= 400:
-		c.Outcome, c.Error = CallHTTPError, resp.Status
-	default:
-		c.count(body)
+	if resp != nil {
+		c.Replayed = resp.Header.Get(replayedHeader)
+	}
+	err = c.end(resp, body, err, r.timeout)
+	if c.Replayed != "" { // nothing was paid
+		c.CostUSD, c.Prices, c.MostUSD, c.MostTokens = nil, "", nil, 0
 	}
 	if err != nil {
 		c.Error = r.clean([]byte(err.Error()))
 	}
 	r.calls = append(r.calls, c)
-	return resp, err
+	if failed := r.record(c, sent, resp, body, err); failed != nil {
+		err = final{failed}
+	}
+	if c.ID != 0 { // a call that can't be settled counts with the most it may have cost
+		_ = r.purse.Settle(context.WithoutCancel(ctx), c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+// record adds an exchange to the cassette that is being recorded, if one is.
+func (r *recorder) record(c Call, sent []byte, resp *http.Response, body []byte, failed error) error {
+	if r.tape == nil || c.Replayed != "" {
+		return nil
+	}
+	x, err := r.exchangeOf(c, sent, resp, body, failed)
+	if err != nil {
+		return err
+	}
+	return r.tape.add(x)
+}
+
+// begin describes the call that is about to be made, and has it paid for.
+func (r *recorder) begin(ctx context.Context, sent []byte) (Call, error) {
+	c := r.call
+	c.At, c.Outcome = time.Now(), CallPending
+	c.Request = r.clean(sent)
+	var said struct {
+		Temperature float64 `json:"temperature"`
+		Completion  int     `json:"max_completion_tokens"`
+		Older       int     `json:"max_tokens"`
+	}
+	if json.Unmarshal(sent, &said) == nil {
+		c.Temperature = said.Temperature
+	}
+	prompt, completion := Tokens(string(sent)), said.Completion+said.Older
+	c.MostTokens, c.MostUSD = prompt+completion, cost(c.Model, prompt, completion)
+	if c.MostUSD != nil {
+		c.Prices = PricesAsOf
+	}
+	if r.purse == nil || r.cycle == 0 {
+		return c, nil
+	}
+	var err error
+	if c.ID, err = r.purse.Reserve(ctx, r.cycle, c, r.caps); err != nil {
+		return c, final{err}
+	}
+	return c, nil
+}
+
+// final is an error that asking again does not mend.
+type final struct{ error }
+
+func (f final) Unwrap() error { return f.error }
+
+// end notes how an exchange ended, and makes of what has the look of an answer and is none an error.
+func (c *Call) end(resp *http.Response, body []byte, err error, timeout time.Duration) error {
+	c.Outcome = CallOK
+	var dial *net.OpError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("no answer within %s: %w", timeout, err)
+		c.Outcome = CallTimeout
+	case err != nil:
+		c.Outcome = CallHTTPError
+		if errors.As(err, &dial) && dial.Op == "dial" { // nothing was sent
+			c.tookNothing()
+		}
+	case resp.StatusCode >= 400:
+		c.Outcome, c.Error = CallHTTPError, resp.Status
+		if resp.StatusCode < 500 { // refused, and so not worked on
+			c.tookNothing()
+		}
+	case resp.StatusCode >= 300:
+		c.Outcome = CallHTTPError
+		err = fmt.Errorf("%w (%s)", errRedirect, resp.Status)
+	default:
+		c.count(body)
+	}
+	return err
+}
+
+// tookNothing notes that the server did no work for a call.
+func (c *Call) tookNothing() {
+	c.MostTokens, c.CostUSD = 0, cost(c.Model, 0, 0)
+	c.MostUSD = c.CostUSD
 }
 
 func (r *recorder) exchange(req *http.Request) (*http.Response, []byte, error) {
@@ -111,28 +203,20 @@ func bodyOf(req *http.Request) []byte {
 	return b
 }
 
-func temperatureIn(request string) float64 {
-	var sent struct {
-		Temperature float64 `json:"temperature"`
-	}
-	if json.Unmarshal([]byte(request), &sent) != nil {
-		return 0
-	}
-	return sent.Temperature
-}
-
-// count notes the tokens that the server says it used, and what they cost.
+// count notes the tokens that the server says it used, and what they cost; a server that tells no usage leaves the cost
+// unknown.
 func (c *Call) count(body []byte) {
 	var said struct {
 		Usage struct {
-			Prompt     int `json:"prompt_tokens"`
-			Completion int `json:"completion_tokens"`
+			Prompt     int64 `json:"prompt_tokens"`
+			Completion int64 `json:"completion_tokens"`
 		} `json:"usage"`
 	}
 	if json.Unmarshal(body, &said) != nil {
 		return
 	}
-	c.PromptTokens, c.CompletionTokens = max(0, said.Usage.Prompt), max(0, said.Usage.Completion)
+	tokens := func(n int64) int { return int(min(max(n, 0), math.MaxInt32/2)) } // what a column holds
+	c.PromptTokens, c.CompletionTokens = tokens(said.Usage.Prompt), tokens(said.Usage.Completion)
 	if c.PromptTokens+c.CompletionTokens > 0 {
 		c.CostUSD = cost(c.Model, c.PromptTokens, c.CompletionTokens)
 	}

@@ -1,7 +1,9 @@
 package advisor
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -105,24 +107,51 @@ func statusOf(err error) (int, string) {
 
 // text takes the answer's text out of a response, or says why there is none.
 func (t *talk) text(resp openai.ChatCompletionResponse) (string, error) {
+	call := t.rec.last()
 	if len(resp.Choices) == 0 {
-		t.rec.last().Outcome = CallEmpty
-		return "", faults{"the answer is empty"}
+		return "", empty(call)
 	}
 	c := resp.Choices[0]
+	text := contentOf(c.Message)
 	switch {
 	case c.Message.Refusal != "" || c.FinishReason == openai.FinishReasonContentFilter:
-		t.rec.last().Outcome = CallRefused
-		t.rec.last().Error = t.rec.redact(bounded(c.Message.Refusal, 300))
-		return "", fmt.Errorf("the model refused: %s", bounded(oneLine(c.Message.Refusal), 300))
+		call.Outcome = CallRefused
+		call.Error = t.rec.redact(bounded(cmp.Or(c.Message.Refusal, "stopped by the provider's content filter"), 300))
+		return "", fmt.Errorf("the model refused: %s", oneLine(call.Error))
 	case c.FinishReason == openai.FinishReasonLength:
-		t.rec.last().Outcome = CallTruncated
-		return c.Message.Content, faults{fmt.Sprintf("the answer was cut off at %d tokens: be shorter", resp.Usage.CompletionTokens)}
-	case strings.TrimSpace(c.Message.Content) == "":
-		t.rec.last().Outcome = CallEmpty
+		call.Outcome = CallTruncated
+		return text, faults{fmt.Sprintf("the answer was cut off at %d tokens: be shorter", max(0, resp.Usage.CompletionTokens))}
+	case strings.TrimSpace(text) == "" && (len(c.Message.ToolCalls) > 0 || c.Message.FunctionCall != nil):
+		call.Outcome = CallEmpty
+		return "", faults{"the answer calls a tool, and none was offered: answer in the content"}
+	case strings.TrimSpace(text) == "":
+		call.Outcome = CallEmpty
 		return "", faults{"the answer is empty"}
 	}
-	return c.Message.Content, nil
+	return text, nil
+}
+
+// contentOf is a message's text; some servers send it in parts.
+func contentOf(m openai.ChatCompletionMessage) string {
+	var text strings.Builder
+	text.WriteString(m.Content)
+	for _, part := range m.MultiContent {
+		text.WriteString(part.Text)
+	}
+	return text.String()
+}
+
+// empty says why a response without a choice has none: some gateways answer 200 with an error in it, which is final.
+func empty(call *Call) error {
+	var said struct {
+		Error json.RawMessage `json:"error"`
+	}
+	if json.Unmarshal([]byte(call.Response), &said) == nil && len(said.Error) > 0 && string(said.Error) != "null" {
+		call.Outcome, call.Error = CallHTTPError, bounded(string(said.Error), 300)
+		return fmt.Errorf("the server answered with an error: %s", oneLine(call.Error))
+	}
+	call.Outcome = CallEmpty
+	return faults{"the answer is empty"}
 }
 
 // handBack adds a turn that says exactly what was wrong with an answer, and repeats as much of it as is useful.
@@ -137,6 +166,9 @@ func (t *talk) handBack(text string, wrong faults) {
 
 // failed says what to do about an exchange that brought no answer.
 func (t *talk) failed(ctx context.Context, err error) error {
+	if f, is := errors.AsType[final](err); is {
+		return f.error
+	}
 	status, message := statusOf(err)
 	message = bounded(oneLine(message), 300)
 	switch {
