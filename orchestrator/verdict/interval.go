@@ -16,7 +16,9 @@ const (
 	// enough is how many degrees of freedom of prior knowledge a scenario is brought up to by borrowing the spread of
 	// the same metric in this cycle's other scenarios. Few, because scenarios are not equally noisy.
 	enough = 3
-	// contradiction is how improbable this cycle's spread must be under the known noise before that is left out.
+	// contradiction is how improbable this cycle's spread must be under the known noise before that is raised to it, in
+	// all scenarios by the same factor and for no more degrees of freedom than told it. It isn't just forgotten: where
+	// few pairs happen to look alike that would make an interval narrower, and more noise would decide.
 	contradiction = 0.01
 )
 
@@ -119,14 +121,19 @@ func (s spread) variance() float64 {
 	return s.ss / s.df
 }
 
-// contradicts reports whether s is larger than chance allows when `known` is the truth: an F test.
-func (s spread) contradicts(known spread, m Metric) bool {
+// times is the spread of something that scatters more by that factor of variance.
+func (s spread) times(factor float64) spread { return spread{s.ss * factor, s.df} }
+
+// beyond is how many times the known variance s is, when that is more than chance allows (an F test), else 1.
+func (s spread) beyond(known spread, m Metric) float64 {
 	if s.df < 1 || known.df < 1 {
-		return false
+		return 1
 	}
-	truth := max(known.variance(), m.floor()*m.floor())
-	f := distuv.F{D1: s.df, D2: known.df}
-	return f.Survival(s.variance()/truth) < contradiction
+	ratio := s.variance() / max(known.variance(), m.floor()*m.floor())
+	if (distuv.F{D1: s.df, D2: known.df}).Survival(ratio) >= contradiction {
+		return 1
+	}
+	return ratio
 }
 
 // moderated pools a scenario's own spread with what is known of it, and with the other scenarios' of this cycle where
@@ -202,17 +209,27 @@ func (e estimate) interval(m Metric, t tails) (low, high float64) {
 	return e.mean - e.reach(t.condemn), e.mean + e.reach(t.acquit)
 }
 
-// mostMore bounds MorePairs; more than that is not worth measuring.
-const mostMore = 99
+const (
+	// mostMore bounds MorePairs; more than that is not worth measuring.
+	mostMore = 99
+	// mostly is in what share of cycles "would decide" is true.
+	mostly = 0.8
+)
 
-// more is how many pairs more would bring the interval clear of the limit at the last look, if mean and spread stay
-// where they are: an interval shrinks with the square root of the pairs.
-func (e estimate) more(limit float64, last tails) int {
+// margin is how far from a limit the mean must truly lie for a look to decide in that share of cycles: the mean that is
+// measured lies on the wrong side of the true one in half of them.
+func (e estimate) margin(tail, share float64) float64 {
+	return e.reach(tail) * (1 + distuv.UnitNormal.Quantile(share)/e.t.quantile(e.df, tail))
+}
+
+// more is how many pairs more would mostly bring the interval clear of the limit at the last look, if mean and spread
+// stay where they are: an interval shrinks with the square root of the pairs.
+func (e estimate) more(limit float64, last tails, share float64) int {
 	tail := last.condemn
 	if outcomeOf(e.mean, e.mean, limit) == Kept {
 		tail = last.acquit
 	}
-	shrink := e.reach(tail) / math.Abs(limit-e.mean)
+	shrink := e.margin(tail, share) / math.Abs(limit-e.mean)
 	pairs := float64(e.n) * shrink * shrink
 	return int(min(max(1, math.Ceil(pairs)-float64(e.n)), mostMore))
 }

@@ -14,7 +14,7 @@ import (
 // Inconclusive, with MorePairs that would be expected to decide.
 //
 // An improvement in one scenario never hides a regression in another, and known noise that this cycle's scatter
-// contradicts is left out with a warning. Input that is no evidence (no p95, NaN, negative figures, no requests,
+// contradicts is raised to it with a warning. Input that is no evidence (no p95, NaN, negative figures, no requests,
 // limits that are none) is an error and no verdict.
 func Judge(pairs []Pair, limits Limits, known []Noise, looks []int) (Verdict, error) {
 	if err := errors.Join(checkPairs(pairs), limits.Check(), checkNoise(known)); err != nil {
@@ -73,9 +73,11 @@ func (j *judge) findings(m Metric, groups []scenarioPairs) []Finding {
 			unknown++
 		}
 	}
-	if cycle.contradicts(machine, m) {
-		clear(known)
-		j.warn("%s scatters more in this cycle than this machine is known to (%.3f against %.3f): the known noise is left out", m.words(), math.Sqrt(cycle.variance()), math.Sqrt(machine.variance()))
+	if louder := cycle.beyond(machine, m); louder > 1 {
+		for i := range known {
+			known[i] = known[i].times(louder).capped(cycle.df)
+		}
+		j.warn("%s scatters more in this cycle than this machine is known to (%.3f against %.3f): the known noise is taken to be as much larger in every scenario", m.words(), math.Sqrt(cycle.variance()), math.Sqrt(machine.variance()))
 	} else if unknown > 0 {
 		j.unknown = append(j.unknown, m.words())
 	}
@@ -105,7 +107,7 @@ func (j *judge) finding(m Metric, g scenarioPairs, s spread) Finding {
 	}
 	f.Outcome = outcomeOf(low, high, limit)
 	if f.Outcome == Undecided {
-		f.MorePairs = e.more(limit, j.last)
+		f.MorePairs = e.more(limit, j.last, mostly)
 	}
 	return f
 }

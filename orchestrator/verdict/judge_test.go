@@ -155,7 +155,7 @@ func TestAMachineWithoutKnownNoiseNeedsMorePairsAndSaysSo(t *testing.T) {
 	require.Greater(t, width(unknown), width(known))
 }
 
-func TestKnownNoiseThatThisCycleContradictsIsLeftOut(t *testing.T) {
+func TestKnownNoiseThatThisCycleContradictsIsRaisedToIt(t *testing.T) {
 	wild := pairsOf("steady", 5, func(i int, m *Measurement) { m.P95MS *= []float64{0.6, 1.6, 0.7, 1.5, 1}[i] })
 	v := judged(t, wild, quiet("steady"))
 	require.Contains(t, strings.Join(v.Warnings, "\n"), "p95 scatters more in this cycle than this machine is known to")

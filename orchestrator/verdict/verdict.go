@@ -93,7 +93,7 @@ type Finding struct {
 	Limit     float64 `json:"limit"` // signed: +0.15 for p95, -0.15 for RPS, +0.02 for the error rate
 	Outcome   Outcome `json:"outcome"`
 	Pairs     int     `json:"pairs"`
-	// MorePairs is how many pairs more would be expected to decide; 0 when decided.
+	// MorePairs is how many pairs more would decide in four cycles of five; 0 when decided.
 	MorePairs int `json:"more_pairs,omitempty"`
 }
 
