@@ -81,7 +81,9 @@ type Cycle struct {
 	Evidence  json.RawMessage  `json:"evidence,omitempty"`
 	Verdict   *verdict.Verdict `json:"verdict,omitempty"`
 	// Why is one sentence: the verdict's reason, or what went wrong and what to do.
-	Why             string    `json:"why,omitempty"`
+	Why string `json:"why,omitempty"`
+	// Setup is what its figures depend on beside what was asked for; empty before it begins.
+	Setup           Setup     `json:"setup,omitzero"`
 	CancelRequested bool      `json:"cancel_requested,omitempty"`
 	Owner           int64     `json:"-"` // the instance that runs it
 	Created         time.Time `json:"created_at"`
@@ -196,12 +198,4 @@ type Schedule struct {
 	LastCycle int64            `json:"last_cycle_id,omitempty"`
 	LastNote  string           `json:"last_note,omitempty"` // e.g. why a run was skipped
 	Created   time.Time        `json:"created_at"`
-}
-
-// KnownNoise is how noisy this machine is known to be, under a profile and driver.
-type KnownNoise struct {
-	Profile loadtest.Profile `json:"profile"`
-	Driver  loadtest.Driver  `json:"driver"`
-	Known   []verdict.Noise  `json:"known"`
-	Updated time.Time        `json:"updated_at"`
 }

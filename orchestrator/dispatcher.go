@@ -16,7 +16,9 @@ type Dispatcher struct {
 	Queue     Queue
 	Tuner     *Tuner
 	Converger *Converger
-	Log       *slog.Logger
+	// After is called when a cycle has ended here and its end is stored; nil: nothing is.
+	After func(context.Context, Cycle)
+	Log   *slog.Logger
 
 	mu      sync.Mutex
 	running int64                   // guarded by mu; 0: none
@@ -130,6 +132,9 @@ func (d *Dispatcher) run(ctx, run context.Context, c Cycle) {
 		return
 	}
 	log.Info("cycle ended", "status", c.Status, "why", c.Why)
+	if d.After != nil {
+		d.After(ctx, c)
+	}
 }
 
 func (d *Dispatcher) current() int64 {

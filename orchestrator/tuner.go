@@ -28,6 +28,8 @@ type Tuner struct {
 	Site      Site
 	// Driver gives the load runner for what a cycle asks for, and which driver that really is.
 	Driver func(loadtest.Driver) (LoadRunner, loadtest.Driver, error)
+	// Setup says what figures that are measured now depend on, for the record; nil: it is not recorded.
+	Setup func(context.Context, loadtest.Driver) Setup
 	// Generators are the advisors by name.
 	Generators map[string]Advisor
 	Log        *slog.Logger
@@ -90,6 +92,9 @@ func (t *Tuner) begin(ctx context.Context, c Cycle) (*turn, error) {
 	}
 	if u.scenarios, err = t.Site.choose(u.c, u.plan.Warm); err != nil {
 		return u, err
+	}
+	if t.Setup != nil {
+		u.c.Setup = t.Setup(ctx, u.c.Driver)
 	}
 	u.c.Scenarios = nil
 	for _, s := range u.scenarios {

@@ -188,7 +188,7 @@ func (a *admin) getStatus(w http.ResponseWriter, _ *http.Request) {
 	now := time.Now()
 	s := a.control.status()
 	s.Backends = a.pool.status(now)
-	s.BootID, s.StartedAt, s.UptimeS = a.boot, a.started.UTC(), now.Sub(a.started).Seconds()
+	s.Build, s.BootID, s.StartedAt, s.UptimeS = a.config.Build, a.boot, a.started.UTC(), now.Sub(a.started).Seconds()
 	answer(w, http.StatusOK, s)
 }
 

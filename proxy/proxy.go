@@ -53,7 +53,8 @@ type Config struct {
 	DrainTimeout   time.Duration // for requests in flight when the proxy ends (15 s)
 	Health         HealthConfig
 
-	Log *slog.Logger // slog.Default() when nil
+	Build string       // of this program, which /alb/status tells
+	Log   *slog.Logger // slog.Default() when nil
 }
 
 // BackendConfig is one backend as it is configured. Weight is at least 1.

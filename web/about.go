@@ -1,14 +1,12 @@
 package web
 
 import (
-	"context"
 	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"retune/orchestrator"
-	"retune/orchestrator/verdict"
 )
 
 const shownActivations = 50
@@ -18,12 +16,6 @@ type aboutView struct {
 	Noise       []noiseView
 	Activations []orchestrator.Activation
 	Operations  []operation
-}
-
-// noiseView is the known noise under one profile and driver, and what it lets a judge see.
-type noiseView struct {
-	orchestrator.KnownNoise
-	Sees []verdict.Resolution `json:"sees"`
 }
 
 // operation is one call of the API.
@@ -40,14 +32,6 @@ func (s *Server) about(c echo.Context) error {
 		return err
 	}
 	return s.render(c, aboutPage(s.page("About", "About"), v))
-}
-
-func (s *Server) noise(ctx context.Context) (views []noiseView, err error) {
-	all, err := s.History.AllNoise(ctx)
-	for _, n := range all {
-		views = append(views, noiseView{n, verdict.Resolve(n.Known, s.Choices.Limits, verdict.ShouldLook(n.Profile))})
-	}
-	return views, err
 }
 
 // operations lists the API as its description does, by path.

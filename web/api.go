@@ -24,6 +24,8 @@ func (s *Server) newAPI() {
 	c.DocsPath, c.SchemasPath, c.CreateHooks = "", "", nil // its pages load from elsewhere, and answers need no $schema
 	s.api = humaecho.New(s.echo, c)
 	s.cycleCalls()
+	s.judgeCalls()
+	s.noiseCalls()
 	s.versionCalls()
 	s.scheduleCalls()
 	s.statusCalls()
@@ -131,10 +133,6 @@ func (s *Server) statusCalls() {
 			st.Running = v.Running.Cycle.ID
 		}
 		return answer(st, err)
-	})
-	call(s, "GET", "/noise", "How noisy this machine is", 0, func(ctx context.Context, _ *struct{}) (*body[list[noiseView]], error) {
-		n, err := s.noise(ctx)
-		return answer(listed(n, 0), err)
 	})
 	call(s, "GET", "/activations", "Changes of the rules in force, newest first", 0, func(ctx context.Context, in *paged) (*body[list[orchestrator.Activation]], error) {
 		a, err := s.History.Activations(ctx, in.Limit)

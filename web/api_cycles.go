@@ -58,6 +58,24 @@ func accept(cy orchestrator.Cycle, err error) (*accepted, error) {
 	return &accepted{apiBase + cyclePath(cy.ID), cy}, err
 }
 
+// started is the answer to a start, with what the cycle can tell.
+type started struct {
+	Location string `header:"Location"`
+	Body     startedCycle
+}
+
+type startedCycle struct {
+	orchestrator.Cycle
+	Outlook *orchestrator.Outlook `json:"outlook,omitempty" doc:"what a cycle can tell on this machine; absent: nothing can be said"`
+}
+
+// start queues a cycle. What it can tell is looked up first: afterwards the machine belongs to the measurement.
+func (s *Server) start(ctx context.Context, r orchestrator.Request) (*started, error) {
+	outlook := first(s.outlooks(ctx, r))
+	cy, err := s.enqueue(ctx, r)
+	return &started{apiBase + cyclePath(cy.ID), startedCycle{cy, outlook}}, err
+}
+
 // cycleCalls are cycles, their progress and what they measured.
 func (s *Server) cycleCalls() {
 	type filtered struct {
@@ -69,12 +87,12 @@ func (s *Server) cycleCalls() {
 		found, next, err := s.cyclesWith(ctx, in.Status, in.Limit, in.Before)
 		return answer(listed(found, next), err)
 	})
-	call(s, "POST", "/cycles", "Start a cycle", http.StatusAccepted, func(ctx context.Context, in *body[startBody]) (*accepted, error) {
+	call(s, "POST", "/cycles", "Start a cycle", http.StatusAccepted, func(ctx context.Context, in *body[startBody]) (*started, error) {
 		r, err := in.Body.request(s)
 		if err != nil {
 			return nil, err
 		}
-		return accept(s.enqueue(ctx, r))
+		return s.start(ctx, r)
 	})
 	call(s, "GET", "/cycles/{id}", "One cycle, with its verdict", 0, func(ctx context.Context, in *numbered) (*body[orchestrator.Cycle], error) {
 		return answer(s.History.Cycle(ctx, in.ID))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"retune/orchestrator"
 	"retune/orchestrator/loadtest"
 	"retune/orchestrator/verdict"
 	"retune/proxy/steering"
@@ -28,6 +29,8 @@ type Config struct {
 
 	// Proxy asks the proxy how it is; nil: no proxy is known, and the pages say so.
 	Proxy func(ctx context.Context) (steering.Status, error)
+	// Outlooks says what cycles can tell on this machine before they start; nil: nothing is said of it.
+	Outlooks func(ctx context.Context, requests ...orchestrator.Request) ([]orchestrator.Outlook, error)
 	// Ready answers /readyz: each check by its name, nil for passed. A nil function has no checks.
 	Ready func(ctx context.Context) map[string]error
 	// Metrics serves /metrics (default: client_golang's default registry).

@@ -15,7 +15,6 @@ import (
 	"retune/orchestrator/advisor"
 	"retune/orchestrator/loadtest"
 	"retune/orchestrator/switchlog"
-	"retune/orchestrator/verdict"
 	"retune/proxy/steering"
 )
 
@@ -78,7 +77,9 @@ type cycleView struct {
 	Runs     []orchestrator.Run
 	Calls    []advisor.Call
 	Switches []runSwitch
-	Sees     []verdict.Resolution // what this machine's noise lets a judge see
+	Noise    noiseView // that its verdict rests on
+	Again    *againView
+	Outlook  *orchestrator.Outlook // of one that is under way
 }
 
 // runSwitch is a switch of algorithm within a run.
@@ -96,7 +97,8 @@ func (s *Server) cycle(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.render(c, cyclePage(s.page(fmt.Sprintf("Cycle %d", id), "Cycles"), v))
+	v.Again = judgeAgain(v, c.Request().URL.RawQuery)
+	return s.renderStatus(c, v.Again.status(), cyclePage(s.page(fmt.Sprintf("Cycle %d", id), "Cycles"), v))
 }
 
 func (s *Server) cycleView(ctx context.Context, id int64) (v cycleView, err error) {
@@ -121,7 +123,11 @@ func (s *Server) cycleView(ctx context.Context, id int64) (v cycleView, err erro
 			return v, err
 		}
 	}
-	v.Sees, err = s.resolution(ctx, cy)
+	if !cy.Status.Ended() {
+		v.Outlook = first(s.outlooks(ctx, cy.Request))
+		return v, nil
+	}
+	v.Noise, err = s.noiseThen(ctx, cy)
 	return v, err
 }
 
@@ -152,20 +158,6 @@ func (s *Server) switches(ctx context.Context, runs []orchestrator.Run, cycle in
 
 func during(r loadtest.Result, d steering.Decision) bool {
 	return !d.At.Before(r.Started) && d.At.Before(r.Started.Add(r.Duration))
-}
-
-// resolution is what the known noise of this machine lets a judge see under a cycle's profile and driver.
-func (s *Server) resolution(ctx context.Context, cy orchestrator.Cycle) ([]verdict.Resolution, error) {
-	all, err := s.History.AllNoise(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, n := range all {
-		if n.Profile == cy.Profile && n.Driver == cy.Driver {
-			return verdict.Resolve(n.Known, cy.Limits, verdict.ShouldLook(cy.Profile)), nil
-		}
-	}
-	return nil, nil
 }
 
 // cycleDecisions lists the decisions that the proxy took during a cycle.

@@ -226,6 +226,16 @@ func (m *memory) AllNoise(context.Context) ([]orchestrator.KnownNoise, error) {
 	return m.noise, nil
 }
 
+func (m *memory) NoiseThen(_ context.Context, cycle int64) (orchestrator.KnownNoise, error) {
+	defer m.locked()()
+	for _, n := range m.noise {
+		if c := m.cycleList[cycle-1]; n.Profile == c.Profile && n.Driver == c.Driver {
+			return n, nil
+		}
+	}
+	return orchestrator.KnownNoise{}, nil
+}
+
 func (m *memory) Schedules(context.Context) ([]orchestrator.Schedule, error) {
 	defer m.locked()()
 	return slices.Clone(m.plans), nil

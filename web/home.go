@@ -20,6 +20,8 @@ type homeView struct {
 	Running *liveView
 	Recent  []orchestrator.Cycle
 	Choices Choices
+	// Outlooks is what a cycle of each profile can tell here.
+	Outlooks []orchestrator.Outlook
 }
 
 // proxyView is what the proxy says of itself, or why it can't be asked.
@@ -33,6 +35,9 @@ func (s *Server) home(c echo.Context) error {
 	v, err := s.homeView(c.Request().Context())
 	if err != nil {
 		return err
+	}
+	if c.Request().Header.Get("HX-Request") == "" { // the part that is asked for anew every few seconds shows none
+		v.Outlooks = s.profileOutlooks(c.Request().Context())
 	}
 	return s.render(c, homePage(s.page("Overview", "Overview"), v))
 }

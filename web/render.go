@@ -1,5 +1,7 @@
 package web
 
+//go:generate go tool -modfile=../tools/go.mod templ generate
+
 import (
 	"mime"
 	"net/http"

@@ -21,7 +21,8 @@ const upcoming = 5
 // scheduleView is a schedule with its next runs.
 type scheduleView struct {
 	orchestrator.Schedule
-	Next []time.Time
+	Next    []time.Time
+	Outlook *orchestrator.Outlook // nil: nothing can be said
 }
 
 func (s *Server) schedules(c echo.Context) error {
@@ -36,7 +37,8 @@ func (s *Server) schedulesWith(c echo.Context, status int, f scheduleForm, probl
 	}
 	var views []scheduleView
 	for _, sc := range list {
-		views = append(views, scheduleView{sc, nextRuns(sc)})
+		r := orchestrator.Request{Kind: orchestrator.Tune, Profile: sc.Profile, Generator: sc.Generator, Driver: sc.Driver, Limits: s.Choices.Limits}
+		views = append(views, scheduleView{sc, nextRuns(sc), first(s.outlooks(c.Request().Context(), r))})
 	}
 	return s.renderStatus(c, status, schedulesPage(s.page("Schedules", "Schedules"), views, s.Choices, f, problem))
 }

@@ -21,6 +21,9 @@ type startForm struct {
 	Scenarios []string `form:"scenarios"`
 	Proposal  string   `form:"proposal"`
 	Force     bool     `form:"force"`
+	P95       string   `form:"p95"` // limits, as verdict.Limits.With reads them
+	RPS       string   `form:"rps"`
+	Errors    string   `form:"errors"`
 }
 
 func (s *Server) startCycle(c echo.Context) error {
@@ -62,6 +65,9 @@ func (s *Server) request(f startForm) (r orchestrator.Request, err error) {
 		return r, err
 	}
 	r.Profile, r.Driver = loadtest.Profile(profile), loadtest.Driver(driver)
+	if r.Limits, err = limitsWith(s.Choices.Limits, f.P95, f.RPS, f.Errors); err != nil {
+		return r, err
+	}
 	if r.Proposal == "" {
 		r.Generator, err = pick("generator", f.Generator, s.Choices.Generators)
 		return r, err

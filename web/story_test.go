@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -31,7 +32,7 @@ func story() *memory {
 	m.storyVersions()
 	m.storyCycles()
 	m.pointer = orchestrator.Pointer{Accepted: 5, Desired: 6, Generation: 14, Trial: 7, Applied: 6, AppliedGen: 14, Hash: m.versionList[5].Hash}
-	m.noise = []orchestrator.KnownNoise{{Profile: loadtest.Quick, Driver: loadtest.Builtin, Updated: begun.Add(time.Hour), Known: knownNoise()}}
+	m.noise = []orchestrator.KnownNoise{{Profile: loadtest.Quick, Driver: loadtest.Builtin, Updated: begun.Add(-50 * time.Hour), Known: knownNoise(), Setup: storySetup}}
 	m.plans = []orchestrator.Schedule{
 		{
 			ID: 1, Name: "nightly", Cron: "30 2 * * *", Zone: "Europe/Athens", Profile: loadtest.Nightly, Generator: "openai", Driver: loadtest.K6,
@@ -43,6 +44,27 @@ func story() *memory {
 		},
 	}
 	return m
+}
+
+var storySetup = orchestrator.Setup{Machine: "linux/amd64, 2 processors", Driver: "vegeta v12.12.0", Proxy: "v0.3.0",
+	Backends: "server-1=127.0.0.1:5001×6 server-2=127.0.0.1:5002×3 server-3=127.0.0.1:5003×2 server-4=127.0.0.1:5004×1"}
+
+// storyOutlooks says what cycles can tell in the story, as a forecast over its noise.
+func storyOutlooks(m *memory) func(context.Context, ...orchestrator.Request) ([]orchestrator.Outlook, error) {
+	f := &orchestrator.Forecast{
+		Site: orchestrator.Site{URL: "http://127.0.0.1:8080", Controls: map[string]string{"server-1": "http://127.0.0.1:5001/control"}},
+		Driver: func(loadtest.Driver) (orchestrator.LoadRunner, loadtest.Driver, error) {
+			return nil, loadtest.Builtin, nil
+		},
+		Setup: func(context.Context, loadtest.Driver) orchestrator.Setup { return storySetup },
+		Noise: m.AllNoise,
+	}
+	for _, s := range loadtest.Shapes() {
+		f.Site.Scenarios = append(f.Site.Scenarios, loadtest.Scenario{Shape: s})
+	}
+	return func(ctx context.Context, requests ...orchestrator.Request) ([]orchestrator.Outlook, error) {
+		return f.Outlooks(ctx, begun.Add(9*24*time.Hour), requests...)
+	}
 }
 
 func knownNoise() (all []verdict.Noise) {

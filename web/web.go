@@ -39,6 +39,7 @@ type History interface {
 	Decisions(ctx context.Context, cycle int64) ([]steering.Decision, error)
 	Snapshots(ctx context.Context, cycle int64) ([]traffic.Snapshot, error)
 	AllNoise(ctx context.Context) ([]orchestrator.KnownNoise, error)
+	NoiseThen(ctx context.Context, cycle int64) (orchestrator.KnownNoise, error) // before a cycle's first pair
 }
 
 // Schedules is the cycles that start by themselves.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"strings"
 
 	"retune/orchestrator"
 	"retune/orchestrator/loadtest"
@@ -19,7 +18,8 @@ type cycleCmd struct {
 	Scenario  []string `help:"Only these scenarios. Repeatable."`
 	Proposal  string   `help:"Judge this rule file instead of a generator's answer." type:"existingfile" placeholder:"FILE"`
 	Force     bool     `help:"Measure a proposal even when it changes nothing."`
-	Up        bool     `help:"Start everything first, as retune up does, and stop it afterwards."`
+	limitFlags
+	Up bool `help:"Start everything first, as retune up does, and stop it afterwards."`
 	tableFlags
 	serverFlags
 	upFlags `group:"With --up, as of retune up:"`
@@ -45,11 +45,14 @@ func (c *cycleCmd) Run(ctx context.Context, o *output) error {
 	if err != nil {
 		return err
 	}
+	if r.Limits, err = c.limits(ctx, api); err != nil {
+		return err
+	}
 	done, err := follow(ctx, o, api, r)
 	if err != nil {
 		return err
 	}
-	return c.result(o, done)
+	return c.result(o, done, noiseFoot(ctx, api, done))
 }
 
 // runUp brings everything up for the one cycle. When ctx ends the API ends with it: it is the orchestrator's stop,
@@ -65,9 +68,12 @@ func (c *cycleCmd) runUp(ctx context.Context, o *output, r orchestrator.Request)
 		if err != nil {
 			return err
 		}
+		if r.Limits, err = c.limits(up, api); err != nil {
+			return err
+		}
 		done, err := followUntil(up, o, api, r)
 		if err == nil {
-			outcome = c.result(o, done)
+			outcome = c.result(o, done, noiseFoot(up, api, done))
 		}
 		if up.Err() == nil {
 			return err
@@ -88,6 +94,9 @@ func (c *cycleCmd) runUp(ctx context.Context, o *output, r orchestrator.Request)
 
 // request is what is asked of the orchestrator.
 func (c *cycleCmd) request() (orchestrator.Request, error) {
+	if _, err := c.over(verdict.DefaultLimits()); err != nil { // before anything is started
+		return orchestrator.Request{}, err
+	}
 	r := orchestrator.Request{Kind: orchestrator.Tune, Trigger: "cli", Profile: loadtest.Profile(c.Profile),
 		Generator: generatorName(c.Generator), Driver: loadtest.Driver(c.Driver), Scenarios: c.Scenario, Force: c.Force}
 	if c.Proposal == "" {
@@ -109,19 +118,30 @@ func generatorName(s string) string {
 	return s
 }
 
-// result prints the verdict's table, and turns the status into the exit code.
-func (c *cycleCmd) result(o *output, done orchestrator.Cycle) error {
+// findings prints a verdict's table, or what it is part of as JSON or YAML.
+func (f tableFlags) findings(o *output, whole any, findings []verdict.Finding) error {
 	var rows [][]string
-	if done.Verdict != nil {
-		for _, f := range done.Verdict.Findings {
-			rows = append(rows, findingRow(f))
-		}
+	for _, f := range findings {
+		rows = append(rows, findingRow(f))
 	}
-	if len(rows) > 0 || c.Output != "table" {
-		if err := c.print(o, done, []string{"scenario", "metric", "champion", "candidate", "effect", "95% interval", "limit", "pairs", "result"}, rows,
-			"champion", "candidate", "effect", "95% interval", "limit", "pairs"); err != nil {
-			return err
-		}
+	if len(rows) == 0 && f.Output == "table" {
+		return nil
+	}
+	return f.print(o, whole, []string{"scenario", "metric", "champion", "candidate", "effect", "95% interval", "limit", "pairs", "result"}, rows,
+		"champion", "candidate", "effect", "95% interval", "limit", "pairs")
+}
+
+// result prints the verdict's table with what stands below it, and turns the status into the exit code.
+func (c *cycleCmd) result(o *output, done orchestrator.Cycle, foot string) error {
+	var findings []verdict.Finding
+	if done.Verdict != nil {
+		findings = done.Verdict.Findings
+	}
+	if err := c.findings(o, done, findings); err != nil {
+		return err
+	}
+	if foot != "" {
+		fmt.Fprintln(o.err, foot)
 	}
 	fmt.Fprintf(o.err, "\nCycle %d %s\n", done.ID, ending(done))
 	switch done.Status { // what is in force after any other ending, its own sentence has to say
@@ -153,7 +173,7 @@ func ending(c orchestrator.Cycle) string {
 	if c.Verdict != nil && c.Why == c.Verdict.Reason {
 		return c.Why
 	}
-	return strings.ReplaceAll(string(c.Status), "_", " ") + ": " + c.Why
+	return words(c.Status) + ": " + c.Why
 }
 
 func findingRow(f verdict.Finding) []string {
@@ -171,5 +191,5 @@ func findingRow(f verdict.Finding) []string {
 		unit = " pt"
 	}
 	return []string{f.Scenario, string(f.Metric), figure(f.Champion), figure(f.Candidate), fmt.Sprintf("%+.1f%s", 100*f.Effect, unit),
-		fmt.Sprintf("%+.1f … %+.1f%s", 100*f.Low, 100*f.High, unit), fmt.Sprintf("%+.0f%s", 100*f.Limit, unit), strconv.Itoa(f.Pairs), string(f.Outcome)}
+		fmt.Sprintf("%+.1f … %+.1f%s", 100*f.Low, 100*f.High, unit), fmt.Sprintf("%+.4g%s", 100*f.Limit, unit), strconv.Itoa(f.Pairs), string(f.Outcome)}
 }

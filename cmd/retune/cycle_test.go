@@ -33,7 +33,7 @@ func TestTheResultSaysWhatIsInForceWhenThatIsKnown(t *testing.T) {
 	} {
 		var errs bytes.Buffer
 		c := &cycleCmd{tableFlags: tableFlags{Output: "table"}}
-		err := c.result(&output{&errs, &errs}, orchestrator.Cycle{ID: 3, Champion: 7, Candidate: 8, Status: status, Why: "as the test has it"})
+		err := c.result(&output{&errs, &errs}, orchestrator.Cycle{ID: 3, Champion: 7, Candidate: 8, Status: status, Why: "as the test has it"}, "")
 		require.Equal(t, want.code, exitCode(err, false), status)
 		require.Contains(t, errs.String(), "as the test has it", status)
 		if want.says == "" {

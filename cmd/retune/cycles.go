@@ -13,6 +13,7 @@ type cyclesCmd struct {
 	Run    cycleCmd       `cmd:"" default:"withargs" help:"Run one feedback cycle and wait for its verdict."`
 	List   cycleListCmd   `cmd:"" help:"List the cycles, newest first."`
 	Watch  cycleWatchCmd  `cmd:"" help:"Watch a cycle until it has ended, and show its verdict; Ctrl-C leaves it running."`
+	Judge  cycleJudgeCmd  `cmd:"" help:"Judge a cycle's pairs again under other limits, without load."`
 	Cancel cycleCancelCmd `cmd:"" help:"Cancel a cycle; the champion goes back in force."`
 }
 
@@ -65,7 +66,7 @@ func (c *cycleWatchCmd) Run(ctx context.Context, o *output) error {
 	if err != nil {
 		return err
 	}
-	return (&cycleCmd{tableFlags: c.tableFlags}).result(o, done)
+	return (&cycleCmd{tableFlags: c.tableFlags}).result(o, done, noiseFoot(ctx, api, done))
 }
 
 type cycleCancelCmd struct{ cycleArg }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"retune/orchestrator"
 	"retune/orchestrator/loadtest"
 	"retune/orchestrator/postgres"
 	"retune/orchestrator/postgres/managed"
@@ -15,7 +14,7 @@ import (
 )
 
 type doctorCmd struct {
-	Noise      bool   `help:"Measure this machine's noise: the champion against itself, under load."`
+	Noise      bool   `help:"Show what is known of this machine's noise, and measure it anew: the champion against itself, under load."`
 	Profile    string `help:"Profile to measure the noise for: ${enum}." enum:"quick,standard,nightly" default:"quick"`
 	ProxyAdmin string `help:"Base URL of the proxy's admin API." default:"http://127.0.0.1:9901" env:"RETUNE_PROXY_ADMIN"`
 	tableFlags
@@ -35,7 +34,8 @@ func (c *doctorCmd) Run(ctx context.Context, o *output) error {
 	if c.Noise {
 		return c.noise(ctx, o)
 	}
-	all := []checkup{c.database(ctx), c.loadDriver(ctx), c.generator(), c.data(), c.proxy(ctx), c.server(ctx)}
+	all := []checkup{c.database(ctx), c.loadDriver(ctx), c.generator(), c.data(), c.proxy(ctx)}
+	all = append(all, c.server(ctx)...)
 	var rows [][]string
 	missing := false
 	for _, k := range all {
@@ -121,45 +121,14 @@ func (c *doctorCmd) proxy(ctx context.Context) checkup {
 	return checkup{"proxy", true, fmt.Sprintf("rules v%d, %s, %s, %d backends", s.Rules.Version, s.State, s.Algorithm, len(s.Backends))}
 }
 
-func (c *doctorCmd) server(ctx context.Context) checkup {
+// server checks the orchestrator, and what it knows of this machine's noise.
+func (c *doctorCmd) server(ctx context.Context) []checkup {
 	api, err := c.client()
 	if err == nil {
 		err = api.call(ctx, http.MethodGet, "/cycles?limit=1", nil, nil)
 	}
 	if err != nil {
-		return checkup{"orchestrator", false, err.Error()}
+		return []checkup{{"orchestrator", false, err.Error()}}
 	}
-	return checkup{"orchestrator", true, api.base}
-}
-
-// noise has the orchestrator calibrate, and shows what it learned.
-func (c *doctorCmd) noise(ctx context.Context, o *output) error {
-	api, err := c.client()
-	if err != nil {
-		return err
-	}
-	done, err := follow(ctx, o, api, orchestrator.Request{Kind: orchestrator.Calibrate, Trigger: "cli", Profile: loadtest.Profile(c.Profile), Driver: loadtest.Auto})
-	if err != nil {
-		return err
-	}
-	if done.Status != orchestrator.Finished {
-		return fmt.Errorf("cycle %d: %s: %s", done.ID, done.Status, done.Why)
-	}
-	return c.printNoise(ctx, o, api)
-}
-
-func (c *doctorCmd) printNoise(ctx context.Context, o *output, api *apiClient) error {
-	var page struct {
-		Items []orchestrator.KnownNoise `json:"items"`
-	}
-	if err := api.call(ctx, http.MethodGet, "/noise", nil, &page); err != nil {
-		return err
-	}
-	var rows [][]string
-	for _, k := range page.Items {
-		for _, n := range k.Known {
-			rows = append(rows, []string{string(k.Profile), string(k.Driver), n.Scenario, string(n.Metric), fmt.Sprintf("%.2f%%", 100*n.SD), fmt.Sprint(n.Pairs)})
-		}
-	}
-	return c.print(o, page.Items, []string{"profile", "driver", "scenario", "metric", "standard deviation", "pairs"}, rows, "standard deviation", "pairs")
+	return []checkup{{"orchestrator", true, api.base}, noiseKnown(ctx, api)}
 }

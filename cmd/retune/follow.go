@@ -24,8 +24,16 @@ func follow(ctx context.Context, o *output, api *apiClient, r orchestrator.Reque
 
 // followUntil starts a cycle and shows how it goes until it has ended, or ctx has: then it goes on.
 func followUntil(ctx context.Context, o *output, api *apiClient, r orchestrator.Request) (started orchestrator.Cycle, err error) {
-	if err := api.call(ctx, http.MethodPost, "/cycles", r, &started); err != nil {
+	var answer struct {
+		orchestrator.Cycle
+		Outlook *orchestrator.Outlook `json:"outlook"`
+	}
+	if err := api.call(ctx, http.MethodPost, "/cycles", r, &answer); err != nil {
 		return started, err
+	}
+	started = answer.Cycle
+	if answer.Outlook != nil { // before the load
+		fmt.Fprintln(o.err, answer.Outlook.Says)
 	}
 	fmt.Fprintf(o.err, "Cycle %d is queued (%s). Watch it at %s/cycles/%d; Ctrl-C cancels it.\n", started.ID, r.Profile, api.base, started.ID)
 	done, err := watch(ctx, o, api, started.ID)

@@ -56,7 +56,7 @@ func (c *proxyCmd) Run(ctx context.Context, o *output) error {
 		TLSCert: c.TLSCert, TLSKey: c.TLSKey, HTTP2: c.HTTP2, Engine: proxy.Engine(c.Engine),
 		HeadTimeout: c.HeadTimeout, IdleTimeout: c.IdleTimeout, RequestTimeout: c.RequestTimeout, DrainTimeout: c.DrainTimeout, AdminToken: c.AdminToken,
 		Health: proxy.HealthConfig{Path: c.HealthPath, Interval: c.HealthInterval, Timeout: c.HealthTimeout},
-		Log:    c.logger(o.err),
+		Build:  version, Log: c.logger(o.err),
 	})
 	if err != nil {
 		return usage("%w", err)

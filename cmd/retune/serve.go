@@ -65,6 +65,7 @@ type serving struct {
 	target     *target.ALB
 	converger  *orchestrator.Converger
 	dispatcher *orchestrator.Dispatcher
+	forecast   *orchestrator.Forecast
 	web        *web.Server
 	listener   net.Listener
 }

@@ -33,7 +33,7 @@ type upFlags struct {
 	Admin       string   `help:"Where the proxy's admin API listens." default:"127.0.0.1:9901" env:"RETUNE_ADMIN"`
 	Backend     []string `help:"Your own backends instead of the four demo ones: ID=URL[,weight=N]. Repeatable." env:"RETUNE_BACKENDS" sep:"none" placeholder:"ID=URL"`
 	Demo        []string `help:"Where the four demo backends listen." default:"127.0.0.1:5001,127.0.0.1:5002,127.0.0.1:5003,127.0.0.1:5004" env:"RETUNE_DEMO" placeholder:"ADDR"`
-	NoCalibrate bool     `help:"Don't measure this machine's noise at the first start."`
+	NoCalibrate bool     `help:"Don't measure this machine's noise at a start at which it is not known, or stale."`
 }
 
 // Run starts everything, prints where the UI is, and stays until ctx ends.
@@ -82,7 +82,7 @@ func (f *upFlags) up(ctx context.Context, log *slog.Logger, stderr io.Writer, th
 	}
 	defer s.close()
 	if !f.NoCalibrate {
-		s.selfCalibrate(ctx)
+		s.calibrateAtStart(ctx)
 	}
 	run, done := context.WithCancel(ctx)
 	both, _ := errgroup.WithContext(run)

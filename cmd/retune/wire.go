@@ -14,6 +14,7 @@ import (
 	"retune/orchestrator"
 	"retune/orchestrator/advisor"
 	"retune/orchestrator/loadtest"
+	"retune/orchestrator/postgres"
 	"retune/ruleversions"
 	"retune/web"
 )
@@ -42,11 +43,13 @@ func (f *orchestratorFlags) wire(s *serving, url string) error {
 	tuner := &orchestrator.Tuner{
 		Target: s.target, Journal: s.target, Ledger: ledger, Notebook: &countedNotebook{Notebook: s.store, meters: meters}, Converger: s.converger,
 		Site:   site,
-		Driver: drivers.find, Generators: generators, Log: s.log,
+		Driver: drivers.find, Setup: s.setup(drivers), Generators: generators, Log: s.log,
 	}
-	s.dispatcher = &orchestrator.Dispatcher{Queue: s.store, Tuner: tuner, Converger: s.converger, Log: s.log}
+	s.forecast = &orchestrator.Forecast{Site: site, Driver: drivers.find, Setup: tuner.Setup, Noise: s.store.AllNoise}
+	s.dispatcher = &orchestrator.Dispatcher{Queue: s.store, Tuner: tuner, Converger: s.converger, After: s.afterSchedule, Log: s.log}
+	starts := &starter{s.store, s.converger, site}
 	s.web, err = web.New(web.Config{
-		Starter: &starter{s.store, s.converger, site}, History: s.store, Schedules: s.store, Proxy: s.target.Status, Ready: s.checks,
+		Starter: starts, History: s.store, Schedules: scheduler{s.store, starts}, Outlooks: s.outlooks, Proxy: s.target.Status, Ready: s.checks,
 		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Listener: s.listener, Token: f.AuthToken, Version: version, Target: siteName, Log: s.log,
 		Choices: web.Choices{Profiles: profileChoices(scenarios, f.controls()), Generators: choices, Drivers: drivers.choices()},
 	})
@@ -155,11 +158,16 @@ func (s *starter) Enqueue(ctx context.Context, r orchestrator.Request) (orchestr
 	if err := s.site.Check(r); err != nil {
 		return orchestrator.Cycle{}, err
 	}
-	c, err := s.Starter.Enqueue(ctx, r)
-	if err == nil || c.Kind != orchestrator.Calibrate || c.Actor != actorSelf || r.Actor == actorSelf {
+	return s.first(ctx, r.Actor, func() (orchestrator.Cycle, error) { return s.Starter.Enqueue(ctx, r) })
+}
+
+// first queues a cycle before a calibration that started by itself: that is cancelled, and its end waited for.
+func (s *starter) first(ctx context.Context, actor string, enqueue func() (orchestrator.Cycle, error)) (orchestrator.Cycle, error) {
+	c, err := enqueue()
+	if err == nil || c.Kind != orchestrator.Calibrate || c.Actor != actorSelf {
 		return c, err
 	}
-	if err := s.Cancel(ctx, c.ID, r.Actor); err != nil {
+	if err := s.Cancel(ctx, c.ID, actor); err != nil && !errors.Is(err, orchestrator.ErrInvalid) { // it may have ended meanwhile
 		return c, err
 	}
 	wait, stop := context.WithTimeout(ctx, stepAside)
@@ -170,10 +178,25 @@ func (s *starter) Enqueue(ctx context.Context, r orchestrator.Request) (orchestr
 			return c, err
 		case <-time.After(100 * time.Millisecond):
 		}
-		if c, err = s.Starter.Enqueue(ctx, r); !errors.Is(err, orchestrator.ErrBusy) {
+		if c, err = enqueue(); !errors.Is(err, orchestrator.ErrBusy) {
 			return c, err
 		}
 	}
+}
+
+// scheduler is the store's schedules, but that a calibration which started by itself steps aside for RunNow too.
+type scheduler struct {
+	*postgres.Store
+	starter *starter
+}
+
+func (s scheduler) RunNow(ctx context.Context, id int64, actor string) (orchestrator.Cycle, error) {
+	return s.starter.first(ctx, actor, func() (orchestrator.Cycle, error) { return s.Store.RunNow(ctx, id, actor) })
+}
+
+// outlooks is what cycles can tell on this machine, as of now.
+func (s *serving) outlooks(ctx context.Context, requests ...orchestrator.Request) ([]orchestrator.Outlook, error) {
+	return s.forecast.Outlooks(ctx, time.Now(), requests...)
 }
 
 func (s *starter) Propose(ctx context.Context, d ruleversions.Draft) (ruleversions.Version, error) {
@@ -199,17 +222,4 @@ func (s *starter) inForce(ctx context.Context, version int) error {
 		return fmt.Errorf("v%d is the active version, %w: %w", version, web.ErrPending, err)
 	}
 	return nil
-}
-
-// selfCalibrate measures this machine's noise in the background, at a start at which nothing is known of it.
-func (s *serving) selfCalibrate(ctx context.Context) {
-	known, err := s.store.AllNoise(ctx)
-	if err != nil || slices.ContainsFunc(known, func(k orchestrator.KnownNoise) bool { return k.Profile == loadtest.Quick }) {
-		return
-	}
-	_, err = s.store.Enqueue(ctx, orchestrator.Request{Kind: orchestrator.Calibrate, Trigger: "system", Actor: actorSelf,
-		Target: siteName, Profile: loadtest.Quick, Driver: loadtest.Auto})
-	if err != nil {
-		s.log.Warn("the calibration of this machine could not be queued", "error", err)
-	}
 }

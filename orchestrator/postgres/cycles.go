@@ -103,9 +103,13 @@ func updateCycle(ctx context.Context, q *queries.Queries, c orchestrator.Cycle) 
 			return fmt.Errorf("writing the verdict: %w", err)
 		}
 	}
+	setup, err := encode(c.Setup)
+	if err != nil {
+		return fmt.Errorf("writing the setup: %w", err)
+	}
 	return q.SaveCycle(ctx, queries.SaveCycleParams{
 		ID: c.ID, Status: c.Status, Ended: c.Status.Ended(), Driver: c.Driver, Scenarios: cleanAll(c.Scenarios),
-		Champion: null(c.Champion), Candidate: null(c.Candidate), Evidence: cleanJSON(c.Evidence), Verdict: judged, Why: clean(c.Why),
+		Champion: null(c.Champion), Candidate: null(c.Candidate), Evidence: cleanJSON(c.Evidence), Verdict: judged, Why: clean(c.Why), Setup: setup,
 	})
 }
 
@@ -161,7 +165,7 @@ func toCycle(r queries.Cycle) (orchestrator.Cycle, error) {
 		CancelRequested: r.CancelRequested, Owner: int64(value(r.Owner)),
 		Created: r.CreatedAt, Started: value(r.StartedAt), Finished: value(r.FinishedAt),
 	}
-	if err := errors.Join(decode(r.Limits, &c.Limits), decode(r.Verdict, &c.Verdict)); err != nil {
+	if err := errors.Join(decode(r.Limits, &c.Limits), decode(r.Verdict, &c.Verdict), decode(r.Setup, &c.Setup)); err != nil {
 		return orchestrator.Cycle{}, fmt.Errorf("reading what is stored of cycle %d: %w", r.ID, err)
 	}
 	return c, nil

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -19,22 +20,80 @@ const noiseRuns = 4000
 
 // Noise is how much pairs of equal arms scatter on this machine, per scenario and metric.
 func (s *Store) Noise(ctx context.Context, profile loadtest.Profile, driver loadtest.Driver) ([]verdict.Noise, error) {
-	all, err := s.AllNoise(ctx)
-	for _, k := range all {
-		if k.Profile == profile && k.Driver == driver {
-			return k.Known, nil
-		}
+	rows, err := s.pairedRuns(ctx, s.options.Machine, math.MaxInt64)
+	if err != nil {
+		return nil, err
 	}
-	return nil, err
+	return noiseUnder(knownNoise(rows), profile, driver).Known, nil
 }
 
 // AllNoise is all that is known of this machine's noise, by profile and driver.
 func (s *Store) AllNoise(ctx context.Context) ([]orchestrator.KnownNoise, error) {
-	rows, err := s.q.PairedRuns(ctx, queries.PairedRunsParams{Machine: s.options.Machine, Lim: noiseRuns})
+	rows, err := s.pairedRuns(ctx, s.options.Machine, math.MaxInt64)
 	if err != nil {
-		return nil, fmt.Errorf("reading the runs that tell this machine's noise: %w", err)
+		return nil, err
 	}
-	return knownNoise(rows), nil
+	list := knownNoise(rows)
+	for i := range list {
+		if list[i].Setup, err = s.newestSetup(ctx, rows, list[i]); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// NoiseThen is what was known of its machine's noise before a cycle's first pair was measured: what its verdict rests
+// on. Nothing is known of a cycle without pairs.
+func (s *Store) NoiseThen(ctx context.Context, cycle int64) (k orchestrator.KnownNoise, err error) {
+	c, err := s.Cycle(ctx, cycle)
+	if err != nil {
+		return k, err
+	}
+	k = orchestrator.KnownNoise{Profile: c.Profile, Driver: c.Driver}
+	first, err := s.q.FirstPairedRun(ctx, cycle)
+	if err := found(err); err != nil {
+		if errors.Is(err, orchestrator.ErrNotFound) {
+			return k, nil
+		}
+		return k, fmt.Errorf("reading the first pair of cycle %d: %w", cycle, err)
+	}
+	rows, err := s.pairedRuns(ctx, first.Machine, first.ID)
+	if err != nil {
+		return k, err
+	}
+	k = noiseUnder(knownNoise(rows), c.Profile, c.Driver)
+	k.Setup, err = s.newestSetup(ctx, rows, k)
+	return k, err
+}
+
+// pairedRuns are a machine's newest runs of equal arms before a run.
+func (s *Store) pairedRuns(ctx context.Context, machine string, before int64) ([]queries.PairedRunsRow, error) {
+	rows, err := s.q.PairedRuns(ctx, queries.PairedRunsParams{Machine: machine, Before: before, Lim: noiseRuns})
+	if err != nil {
+		return nil, fmt.Errorf("reading the runs that tell the noise of %s: %w", machine, err)
+	}
+	return rows, nil
+}
+
+// newestSetup is the setup of the newest run that some known noise rests on; rows are newest first.
+func (s *Store) newestSetup(ctx context.Context, rows []queries.PairedRunsRow, k orchestrator.KnownNoise) (orchestrator.Setup, error) {
+	i := slices.IndexFunc(rows, func(r queries.PairedRunsRow) bool {
+		return r.Profile == k.Profile && r.Driver == k.Driver && !r.CreatedAt.After(k.Updated)
+	})
+	if i < 0 {
+		return orchestrator.Setup{}, nil
+	}
+	c, err := s.Cycle(ctx, rows[i].CycleID)
+	return c.Setup, err
+}
+
+// noiseUnder is what is known under one profile and driver.
+func noiseUnder(all []orchestrator.KnownNoise, p loadtest.Profile, d loadtest.Driver) orchestrator.KnownNoise {
+	i := slices.IndexFunc(all, func(k orchestrator.KnownNoise) bool { return k.Profile == p && k.Driver == d })
+	if i < 0 {
+		return orchestrator.KnownNoise{Profile: p, Driver: d}
+	}
+	return all[i]
 }
 
 // noiseKey is what noise belongs to: figures of different profiles or drivers are never mixed.

@@ -192,9 +192,35 @@ func (s *Store) fire(ctx context.Context, q *queries.Queries, sc queries.Schedul
 		}
 		note += " and made up for once"
 	}
+	if err := stepAside(ctx, q, s.options.Target, "it made way for the schedule "+sc.Name); err != nil {
+		return orchestrator.Cycle{}, err
+	}
 	c, err := insertCycle(ctx, q, s.requestOf(sc, sc.Name))
 	if err != nil {
 		return orchestrator.Cycle{}, err
 	}
 	return c, q.ScheduleRan(ctx, queries.ScheduleRanParams{ID: sc.ID, RanAt: &now, CycleID: &c.ID, Note: note})
+}
+
+// stepAside ends the calibration that Retune started by itself, if that is what loads a target or waits for it: it
+// never keeps a cycle waiting.
+func stepAside(ctx context.Context, q *queries.Queries, target, why string) error {
+	open, err := q.OpenCycle(ctx, target)
+	if errors.Is(found(err), orchestrator.ErrNotFound) {
+		return nil
+	}
+	if err != nil || open.Kind != orchestrator.Calibrate || open.Trigger != "system" {
+		return err
+	}
+	if open, err = q.LockCycle(ctx, open.ID); err != nil { // it may have been claimed, or have ended, meanwhile
+		return err
+	}
+	switch {
+	case open.FinishedAt != nil:
+		return nil
+	case open.Status == orchestrator.Queued:
+		_, err := endCycle(ctx, q, open.ID, orchestrator.Cancelled, why)
+		return err
+	}
+	return q.RequestCancel(ctx, open.ID)
 }

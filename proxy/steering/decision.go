@@ -75,6 +75,7 @@ type Status struct {
 	State     traffic.State     `json:"state"`
 	Rules     RulesStatus       `json:"rules"`
 	Backends  []BackendStatus   `json:"backends"`
+	Build     string            `json:"build,omitempty"` // of the proxy's program
 	BootID    string            `json:"boot_id"`
 	StartedAt time.Time         `json:"started_at"`
 	UptimeS   float64           `json:"uptime_s"`

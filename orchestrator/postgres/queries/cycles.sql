@@ -22,6 +22,7 @@ SELECT * FROM cycle WHERE id < @before ORDER BY id DESC LIMIT @lim;
 -- name: SaveCycle :exec
 UPDATE cycle SET status = @status, driver = @driver, scenarios = @scenarios, champion = @champion, candidate = @candidate,
   evidence = @evidence, verdict = @verdict, why = @why,
+  setup = @setup,
   finished_at = CASE WHEN @ended::bool THEN clock_timestamp() END
 WHERE id = @id;
 

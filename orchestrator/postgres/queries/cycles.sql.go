@@ -19,7 +19,7 @@ WHERE id = (
   WHERE q.status = 'queued' AND NOT EXISTS (
     SELECT 1 FROM cycle r WHERE r.target = q.target AND r.finished_at IS NULL AND r.status <> 'queued')
   ORDER BY q.id LIMIT 1 FOR UPDATE SKIP LOCKED)
-RETURNING id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at
+RETURNING id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, setup
 `
 
 func (q *Queries) ClaimCycle(ctx context.Context, owner int) (Cycle, error) {
@@ -50,6 +50,7 @@ func (q *Queries) ClaimCycle(ctx context.Context, owner int) (Cycle, error) {
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Setup,
 	)
 	return i, err
 }
@@ -64,7 +65,7 @@ func (q *Queries) CloseStep(ctx context.Context, cycleID int64) error {
 }
 
 const cycle = `-- name: Cycle :one
-SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at FROM cycle WHERE id = $1
+SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, setup FROM cycle WHERE id = $1
 `
 
 func (q *Queries) Cycle(ctx context.Context, id int64) (Cycle, error) {
@@ -95,12 +96,13 @@ func (q *Queries) Cycle(ctx context.Context, id int64) (Cycle, error) {
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Setup,
 	)
 	return i, err
 }
 
 const cycles = `-- name: Cycles :many
-SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at FROM cycle WHERE id < $1 ORDER BY id DESC LIMIT $2
+SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, setup FROM cycle WHERE id < $1 ORDER BY id DESC LIMIT $2
 `
 
 type CyclesParams struct {
@@ -142,6 +144,7 @@ func (q *Queries) Cycles(ctx context.Context, arg CyclesParams) ([]Cycle, error)
 			&i.CreatedAt,
 			&i.StartedAt,
 			&i.FinishedAt,
+			&i.Setup,
 		); err != nil {
 			return nil, err
 		}
@@ -198,7 +201,7 @@ func (q *Queries) DetailStep(ctx context.Context, arg DetailStepParams) error {
 }
 
 const endCycle = `-- name: EndCycle :one
-UPDATE cycle SET status = $1, why = $2, finished_at = clock_timestamp() WHERE id = $3 RETURNING id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at
+UPDATE cycle SET status = $1, why = $2, finished_at = clock_timestamp() WHERE id = $3 RETURNING id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, setup
 `
 
 type EndCycleParams struct {
@@ -235,6 +238,7 @@ func (q *Queries) EndCycle(ctx context.Context, arg EndCycleParams) (Cycle, erro
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Setup,
 	)
 	return i, err
 }
@@ -251,7 +255,7 @@ func (q *Queries) HoldInstance(ctx context.Context, instance int) error {
 const insertCycle = `-- name: InsertCycle :one
 INSERT INTO cycle (kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-RETURNING id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at
+RETURNING id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, setup
 `
 
 type InsertCycleParams struct {
@@ -310,6 +314,7 @@ func (q *Queries) InsertCycle(ctx context.Context, arg InsertCycleParams) (Cycle
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Setup,
 	)
 	return i, err
 }
@@ -326,7 +331,7 @@ func (q *Queries) Live(ctx context.Context, cycleID int64) ([]byte, error) {
 }
 
 const lockCycle = `-- name: LockCycle :one
-SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at FROM cycle WHERE id = $1 FOR UPDATE
+SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, setup FROM cycle WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockCycle(ctx context.Context, id int64) (Cycle, error) {
@@ -357,6 +362,7 @@ func (q *Queries) LockCycle(ctx context.Context, id int64) (Cycle, error) {
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Setup,
 	)
 	return i, err
 }
@@ -383,7 +389,7 @@ func (q *Queries) NewInstance(ctx context.Context) (int, error) {
 }
 
 const openCycle = `-- name: OpenCycle :one
-SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at FROM cycle WHERE target = $1 AND finished_at IS NULL ORDER BY (status = 'queued'), id LIMIT 1
+SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, setup FROM cycle WHERE target = $1 AND finished_at IS NULL ORDER BY (status = 'queued'), id LIMIT 1
 `
 
 func (q *Queries) OpenCycle(ctx context.Context, target string) (Cycle, error) {
@@ -414,6 +420,7 @@ func (q *Queries) OpenCycle(ctx context.Context, target string) (Cycle, error) {
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Setup,
 	)
 	return i, err
 }
@@ -454,8 +461,9 @@ func (q *Queries) RequestCancel(ctx context.Context, id int64) error {
 const saveCycle = `-- name: SaveCycle :exec
 UPDATE cycle SET status = $1, driver = $2, scenarios = $3, champion = $4, candidate = $5,
   evidence = $6, verdict = $7, why = $8,
-  finished_at = CASE WHEN $9::bool THEN clock_timestamp() END
-WHERE id = $10
+  setup = $9,
+  finished_at = CASE WHEN $10::bool THEN clock_timestamp() END
+WHERE id = $11
 `
 
 type SaveCycleParams struct {
@@ -467,6 +475,7 @@ type SaveCycleParams struct {
 	Evidence  []byte
 	Verdict   []byte
 	Why       string
+	Setup     []byte
 	Ended     bool
 	ID        int64
 }
@@ -481,6 +490,7 @@ func (q *Queries) SaveCycle(ctx context.Context, arg SaveCycleParams) error {
 		arg.Evidence,
 		arg.Verdict,
 		arg.Why,
+		arg.Setup,
 		arg.Ended,
 		arg.ID,
 	)

@@ -53,6 +53,7 @@ type Cycle struct {
 	CreatedAt       time.Time
 	StartedAt       *time.Time
 	FinishedAt      *time.Time
+	Setup           []byte
 }
 
 type CycleStep struct {

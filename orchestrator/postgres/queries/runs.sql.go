@@ -14,6 +14,22 @@ import (
 	"retune/proxy/balance"
 )
 
+const firstPairedRun = `-- name: FirstPairedRun :one
+SELECT id, machine FROM run WHERE cycle_id = $1 AND pair > 0 ORDER BY id LIMIT 1
+`
+
+type FirstPairedRunRow struct {
+	ID      int64
+	Machine string
+}
+
+func (q *Queries) FirstPairedRun(ctx context.Context, cycleID int64) (FirstPairedRunRow, error) {
+	row := q.db.QueryRow(ctx, firstPairedRun, cycleID)
+	var i FirstPairedRunRow
+	err := row.Scan(&i.ID, &i.Machine)
+	return i, err
+}
+
 const insertRun = `-- name: InsertRun :one
 INSERT INTO run (cycle_id, machine, scenario, arm, pair, version, algorithm, seed, driver, driver_version, started_at,
   duration_ns, planned, requests, failed, dropped, rps, error_rate, avg_ms, p50_ms, p90_ms, p95_ms, p99_ms, max_ms,
@@ -106,12 +122,13 @@ type InsertSeriesParams struct {
 const pairedRuns = `-- name: PairedRuns :many
 SELECT r.id, r.cycle_id, c.kind, c.profile, r.driver, r.scenario, r.pair, r.rps, r.p95_ms, r.error_rate, r.created_at
 FROM run r JOIN cycle c ON c.id = r.cycle_id
-WHERE r.machine = $1 AND r.pair > 0 AND cardinality(r.invalid) = 0 AND (c.kind = 'calibrate' OR r.arm = 'champion')
-ORDER BY r.id DESC LIMIT $2
+WHERE r.machine = $1 AND r.pair > 0 AND cardinality(r.invalid) = 0 AND r.id < $2 AND (c.kind = 'calibrate' OR r.arm = 'champion')
+ORDER BY r.id DESC LIMIT $3
 `
 
 type PairedRunsParams struct {
 	Machine string
+	Before  int64
 	Lim     int64
 }
 
@@ -129,9 +146,9 @@ type PairedRunsRow struct {
 	CreatedAt time.Time
 }
 
-// The newest valid runs of equal arms on a machine, from which its noise is known.
+// The newest valid runs of equal arms on a machine before a run, from which its noise is known.
 func (q *Queries) PairedRuns(ctx context.Context, arg PairedRunsParams) ([]PairedRunsRow, error) {
-	rows, err := q.db.Query(ctx, pairedRuns, arg.Machine, arg.Lim)
+	rows, err := q.db.Query(ctx, pairedRuns, arg.Machine, arg.Before, arg.Lim)
 	if err != nil {
 		return nil, err
 	}
