@@ -36,7 +36,7 @@ func (s *Server) home(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.Request().Header.Get("HX-Request") == "" { // the part that is asked for anew every few seconds shows none
+	if c.Request().Header.Get("HX-Request") == "" && v.startable() { // what is asked for anew every few seconds shows none
 		v.Outlooks = s.profileOutlooks(c.Request().Context())
 	}
 	return s.render(c, homePage(s.page("Overview", "Overview"), v))
@@ -59,6 +59,9 @@ func (s *Server) homeView(ctx context.Context) (v homeView, err error) {
 	}
 	return v, nil
 }
+
+// startable reports whether a cycle can be started now.
+func (v homeView) startable() bool { return v.Running == nil || v.stepsAside() }
 
 // stepsAside reports whether what runs is the calibration that starts by itself, which gives way to anybody's cycle.
 func (v homeView) stepsAside() bool {

@@ -56,7 +56,7 @@ func homePage(p page, v homeView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if v.Running == nil || v.stepsAside() {
+			if v.startable() {
 				templ_7745c5c3_Err = startCard(v.Choices, v.Outlooks).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"retune/orchestrator"
+	"retune/orchestrator/loadtest"
 	"retune/orchestrator/verdict"
 	"retune/proxy/balance"
 	"retune/proxy/steering"
@@ -141,4 +144,20 @@ func TestTheStateOfTheNoiseIsShown(t *testing.T) {
 	c := doctorCmd{tableFlags: tableFlags{Output: "csv"}}
 	require.NoError(t, c.printNoise(&output{&out, &out}, []noiseItem{k}, now))
 	require.Contains(t, out.String(), "quick,builtin,burst,p95,3.12%,9,8 days,stale")
+}
+
+// Pages that say what a cycle can tell are looked at while a run is measured: k6 is not run for each.
+func TestADriverIsRememberedForAWhile(t *testing.T) {
+	dir := t.TempDir()
+	k6, asked := filepath.Join(dir, "k6"), filepath.Join(dir, "asked")
+	require.NoError(t, os.WriteFile(k6, []byte("#!/bin/sh\necho x >> "+asked+"\necho k6 v1.2.3\n"), 0o755))
+	m := &driverMemory{driverFinder: driverFinder{loadtest.Config{K6: k6}}}
+	for range 3 {
+		_, d, err := m.find(loadtest.Auto)
+		require.NoError(t, err)
+		require.Equal(t, loadtest.K6, d)
+	}
+	times, err := os.ReadFile(asked)
+	require.NoError(t, err)
+	require.Equal(t, "x\n", string(times))
 }

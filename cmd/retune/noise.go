@@ -122,7 +122,7 @@ func noiseFoot(ctx context.Context, api *apiClient, done orchestrator.Cycle) str
 }
 
 // setup says what figures that are measured now depend on. What can't be asked is left out.
-func (s *serving) setup(drivers driverFinder) func(context.Context, loadtest.Driver) orchestrator.Setup {
+func (s *serving) setup(drivers *driverMemory) func(context.Context, loadtest.Driver) orchestrator.Setup {
 	return func(ctx context.Context, d loadtest.Driver) orchestrator.Setup {
 		now := orchestrator.Setup{Machine: fmt.Sprintf("%s/%s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0))}
 		if r, _, err := drivers.find(d); err == nil {

@@ -34,6 +34,7 @@ func (f *orchestratorFlags) wire(s *serving, url string) error {
 		return err
 	}
 	drivers := driverFinder{loadtest.Config{K6: f.K6, DataDir: data}}
+	remembered := &driverMemory{driverFinder: drivers}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	meters := newMeters(registry)
@@ -43,9 +44,9 @@ func (f *orchestratorFlags) wire(s *serving, url string) error {
 	tuner := &orchestrator.Tuner{
 		Target: s.target, Journal: s.target, Ledger: ledger, Notebook: &countedNotebook{Notebook: s.store, meters: meters}, Converger: s.converger,
 		Site:   site,
-		Driver: drivers.find, Setup: s.setup(drivers), Generators: generators, Log: s.log,
+		Driver: drivers.find, Setup: s.setup(remembered), Generators: generators, Log: s.log,
 	}
-	s.forecast = &orchestrator.Forecast{Site: site, Driver: drivers.find, Setup: tuner.Setup, Noise: s.store.AllNoise}
+	s.forecast = &orchestrator.Forecast{Site: site, Driver: remembered.find, Setup: tuner.Setup, Noise: s.store.AllNoise}
 	s.dispatcher = &orchestrator.Dispatcher{Queue: s.store, Tuner: tuner, Converger: s.converger, After: s.afterSchedule, Log: s.log}
 	starts := &starter{s.store, s.converger, site}
 	s.web, err = web.New(web.Config{
@@ -113,31 +114,6 @@ func profileChoices(scenarios []loadtest.Scenario, controls map[string]string) (
 		choices = append(choices, web.Choice{Name: string(p), About: fmt.Sprintf("%.0f to %.0f minutes", least.Minutes(), most.Minutes())})
 	}
 	return choices
-}
-
-// driverFinder finds the load driver anew for each cycle: k6 may be installed meanwhile.
-type driverFinder struct{ config loadtest.Config }
-
-func (d driverFinder) find(want loadtest.Driver) (orchestrator.LoadRunner, loadtest.Driver, error) {
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
-	defer stop()
-	r, err := loadtest.Choose(ctx, want, d.config)
-	if err != nil {
-		return nil, want, err
-	}
-	return r, r.Driver, nil
-}
-
-func (d driverFinder) choices() []web.Choice {
-	auto := web.Choice{Name: string(loadtest.Auto)}
-	k6 := web.Choice{Name: string(loadtest.K6), About: "your own k6"}
-	if r, _, err := d.find(loadtest.Auto); err == nil {
-		auto.About = r.(*loadtest.Runner).Why
-	}
-	if _, _, err := d.find(loadtest.K6); err != nil {
-		k6.Missing = err.Error()
-	}
-	return []web.Choice{auto, k6, {Name: string(loadtest.Builtin), About: "the built-in open-loop driver"}}
 }
 
 // starter is the store's starter, but that a calibration which started by itself steps aside for whoever asks for
