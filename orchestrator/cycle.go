@@ -61,12 +61,14 @@ type Request struct {
 	Schedule  int64            `json:"schedule_id,omitempty"`
 	Target    string           `json:"target"` // the target's name; one running cycle per target
 	Profile   loadtest.Profile `json:"profile"`
-	Generator string           `json:"generator"` // openai | local | file
+	Generator string           `json:"generator"` // openai | local | file | replay
 	Driver    loadtest.Driver  `json:"driver"`
 	Scenarios []string         `json:"scenarios,omitempty"` // empty: the profile's own
 	Limits    verdict.Limits   `json:"limits"`
 	// Proposal is a rule file to be judged instead of a generator's answer (generator "file").
 	Proposal string `json:"proposal,omitempty"`
+	// Replay is a cassette that answers in a model's place (generator "replay").
+	Replay string `json:"replay,omitempty"`
 	// Force measures a proposal even when it changes nothing.
 	Force bool `json:"force,omitempty"`
 }

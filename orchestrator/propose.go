@@ -96,7 +96,7 @@ func (u *turn) flaps(rs rules.RuleSet, baseline []measured) string {
 
 // evidence gathers what the generator is told, and stores it with the cycle.
 func (u *turn) evidence(ctx context.Context, baseline []measured) (e advisor.Evidence, err error) {
-	e = advisor.Evidence{Champion: u.champion.Rules, Profile: string(u.c.Profile)}
+	e = advisor.Evidence{Cycle: u.c.ID, Champion: u.champion.Rules, Profile: string(u.c.Profile)}
 	for _, b := range baseline {
 		if u.heldOut(b.Scenario) {
 			continue

@@ -32,7 +32,9 @@ type Tuner struct {
 	Setup func(context.Context, loadtest.Driver) Setup
 	// Generators are the advisors by name.
 	Generators map[string]Advisor
-	Log        *slog.Logger
+	// Replay is the advisor that a cassette's text answers.
+	Replay func(cassette string) (Advisor, error)
+	Log    *slog.Logger
 
 	measuring atomic.Bool // the target may be in measuring mode: fixed, or with a time scale
 }
@@ -292,11 +294,27 @@ func (u *turn) advise(ctx context.Context, e advisor.Evidence) (advisor.Advice, 
 	if u.c.Generator == "file" {
 		return fromFile(u.c.Proposal)
 	}
-	g, ok := u.Generators[u.c.Generator]
-	if !ok {
-		return advisor.Advice{}, fmt.Errorf("%w: generator %q is not available: use local, or set OPENAI_API_KEY for openai", ErrInvalid, u.c.Generator)
+	g, err := u.generator()
+	if err != nil {
+		return advisor.Advice{}, err
 	}
 	return g.Advise(ctx, e)
+}
+
+// generator is what the cycle asks for rules.
+func (u *turn) generator() (Advisor, error) {
+	if u.c.Generator == "replay" {
+		g, err := u.Replay(u.c.Replay)
+		if err != nil {
+			return nil, fmt.Errorf("%w: generator replay: %w", ErrInvalid, err)
+		}
+		return g, nil
+	}
+	g, ok := u.Generators[u.c.Generator]
+	if !ok {
+		return nil, fmt.Errorf("%w: generator %q is not available: use local, or set OPENAI_API_KEY for openai", ErrInvalid, u.c.Generator)
+	}
+	return g, nil
 }
 
 // fromFile is the advice of a rule file that somebody wrote.
@@ -311,7 +329,7 @@ func fromFile(yaml string) (advisor.Advice, error) {
 // ruleReasons are the reasons that stand in a rule file.
 func ruleReasons(rs rules.RuleSet) (all []ruleversions.Reason) {
 	for _, s := range traffic.States() {
-		all = append(all, ruleversions.Reason{Path: "rules." + string(s), Text: rs.Rules[s].Reason})
+		all = append(all, ruleversions.ReasonIn("rules."+string(s), rs.Rules[s].Reason))
 	}
 	return all
 }

@@ -55,6 +55,12 @@ func (r Reason) Marked() string {
 	return strings.TrimSuffix(r.Text, note) + note
 }
 
+// ReasonIn is the reason that stands in a rule file, its note taken apart again.
+func ReasonIn(path, text string) Reason {
+	said, unsupported := Unmarked(text)
+	return Reason{Path: path, Text: said, Unsupported: unsupported}
+}
+
 var noteRE = regexp.MustCompile(`^(.*) \(unsupported: ([^()]+)\)$`)
 
 // Unmarked takes a text apart that Marked has made.

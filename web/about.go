@@ -16,6 +16,7 @@ type aboutView struct {
 	Noise       []noiseView
 	Activations []orchestrator.Activation
 	Operations  []operation
+	Spending    Spending
 }
 
 // operation is one call of the API.
@@ -26,6 +27,9 @@ func (s *Server) about(c echo.Context) error {
 	v := aboutView{Operations: s.operations()}
 	var err error
 	if v.Noise, err = s.noise(ctx); err != nil {
+		return err
+	}
+	if v.Spending, err = s.spending(ctx, 0); err != nil {
 		return err
 	}
 	if v.Activations, err = s.History.Activations(ctx, shownActivations); err != nil {

@@ -29,6 +29,7 @@ func (s *Server) newAPI() {
 	s.versionCalls()
 	s.scheduleCalls()
 	s.statusCalls()
+	s.spendingCalls()
 }
 
 // body is an answer with a JSON body.

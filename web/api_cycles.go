@@ -27,6 +27,7 @@ type startBody struct {
 	Scenarios []string          `json:"scenarios,omitempty" doc:"the profile's own, by default"`
 	Limits    *verdict.Limits   `json:"limits,omitempty" doc:"how much worse a candidate may be"`
 	Proposal  string            `json:"proposal,omitempty" doc:"a rule file to be judged instead of a generator's answer"`
+	Replay    string            `json:"replay,omitempty" maxLength:"1048576" doc:"a cassette's text that answers in a model's place, with generator replay"`
 	Force     bool              `json:"force,omitempty" doc:"measure a proposal even when it changes nothing"`
 }
 
@@ -39,7 +40,7 @@ func (b startBody) request(s *Server) (orchestrator.Request, error) {
 	}
 	r, err := s.request(startForm{
 		Kind: string(b.Kind), Profile: string(b.Profile), Generator: b.Generator, Driver: string(b.Driver),
-		Scenarios: b.Scenarios, Proposal: b.Proposal, Force: b.Force,
+		Scenarios: b.Scenarios, Proposal: b.Proposal, Replay: b.Replay, Force: b.Force,
 	})
 	r.Trigger, r.Actor = cmp.Or(b.Trigger, "api"), b.Actor
 	if b.Limits != nil && *b.Limits != (verdict.Limits{}) {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"retune/orchestrator"
+	"retune/orchestrator/advisor"
 	"retune/orchestrator/loadtest"
 	"retune/orchestrator/verdict"
 	"retune/proxy/steering"
@@ -44,8 +45,9 @@ type Config struct {
 	Token string
 
 	Choices Choices
-	Target  string // name of the target that cycles tune (default "default")
-	Version string // of the program (default "dev")
+	Caps    advisor.Caps // what calls of a model may cost, to be shown
+	Target  string       // name of the target that cycles tune (default "default")
+	Version string       // of the program (default "dev")
 	Log     *slog.Logger
 }
 

@@ -76,10 +76,13 @@ type cycleView struct {
 	Pointer  orchestrator.Pointer
 	Runs     []orchestrator.Run
 	Calls    []advisor.Call
-	Switches []runSwitch
-	Noise    noiseView // that its verdict rests on
-	Again    *againView
-	Outlook  *orchestrator.Outlook // of one that is under way
+	Spending Spending
+	// Unsupported is how many figures of the candidate's reasons are not in the evidence.
+	Unsupported int
+	Switches    []runSwitch
+	Noise       noiseView // that its verdict rests on
+	Again       *againView
+	Outlook     *orchestrator.Outlook // of one that is under way
 }
 
 // runSwitch is a switch of algorithm within a run.
@@ -116,6 +119,12 @@ func (s *Server) cycleView(ctx context.Context, id int64) (v cycleView, err erro
 		return v, err
 	}
 	if v.Calls, err = s.History.Calls(ctx, id); err != nil {
+		return v, err
+	}
+	if v.Spending, err = s.spending(ctx, id); err != nil {
+		return v, err
+	}
+	if v.Unsupported, err = s.unsupported(ctx, cy.Candidate); err != nil {
 		return v, err
 	}
 	if cy.Status.Ended() {

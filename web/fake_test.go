@@ -206,6 +206,27 @@ func (m *memory) Run(_ context.Context, id int64) (orchestrator.Run, error) {
 	return m.runList[id-1], nil
 }
 
+// Spent sums up the calls of a cycle, or all of them.
+func (m *memory) Spent(_ context.Context, cycle int64) (sum advisor.Spend, _ error) {
+	defer m.locked()()
+	for id, list := range m.calls {
+		for _, c := range list {
+			if cycle != 0 && id != cycle {
+				continue
+			}
+			sum.Calls++
+			sum.Tokens += int64(c.PromptTokens + c.CompletionTokens)
+			if c.CostUSD == nil {
+				sum.Unknown++
+				continue
+			}
+			sum.USD += *c.CostUSD
+			sum.MostUSD += *c.CostUSD
+		}
+	}
+	return sum, nil
+}
+
 func (m *memory) Calls(_ context.Context, cycle int64) ([]advisor.Call, error) {
 	defer m.locked()()
 	return m.calls[cycle], nil

@@ -110,7 +110,7 @@ func (s *Server) propose(ctx context.Context, p proposal, author string) (v rule
 // reasonsOf is the reasons that a rule file carries itself.
 func reasonsOf(set rules.RuleSet) (reasons []ruleversions.Reason) {
 	for _, st := range traffic.States() {
-		reasons = append(reasons, ruleversions.Reason{Path: "rules." + string(st), Text: set.Rules[st].Reason})
+		reasons = append(reasons, ruleversions.ReasonIn("rules."+string(st), set.Rules[st].Reason))
 	}
 	return reasons
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"retune/orchestrator"
+	"retune/orchestrator/advisor"
 	"retune/orchestrator/loadtest"
 )
 
@@ -20,6 +21,7 @@ type startForm struct {
 	Driver    string   `form:"driver"`
 	Scenarios []string `form:"scenarios"`
 	Proposal  string   `form:"proposal"`
+	Replay    string   `form:"replay"`
 	Force     bool     `form:"force"`
 	P95       string   `form:"p95"` // limits, as verdict.Limits.With reads them
 	RPS       string   `form:"rps"`
@@ -68,6 +70,9 @@ func (s *Server) request(f startForm) (r orchestrator.Request, err error) {
 	if r.Limits, err = limitsWith(s.Choices.Limits, f.P95, f.RPS, f.Errors); err != nil {
 		return r, err
 	}
+	if f.Generator == "replay" || f.Replay != "" {
+		return replayed(r, f.Replay)
+	}
 	if r.Proposal == "" {
 		r.Generator, err = pick("generator", f.Generator, s.Choices.Generators)
 		return r, err
@@ -75,6 +80,18 @@ func (s *Server) request(f startForm) (r orchestrator.Request, err error) {
 	r.Generator = "file"
 	_, err = parseRules(r.Proposal)
 	return r, err
+}
+
+// replayed is a request that a cassette answers in a model's place.
+func replayed(r orchestrator.Request, cassette string) (orchestrator.Request, error) {
+	if r.Generator != "replay" || r.Proposal != "" {
+		return r, invalid("a cassette goes with generator replay, and with no proposal")
+	}
+	if _, err := advisor.ReadCassette(cassette); err != nil {
+		return r, invalid("generator replay: %v", err)
+	}
+	r.Replay = cassette
+	return r, nil
 }
 
 // enqueue queues a cycle; a busyError names the one that is in the way.

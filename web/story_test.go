@@ -324,7 +324,7 @@ func (m *memory) storyCalls(cy orchestrator.Cycle) {
 	price := 0.0118
 	m.calls[cy.ID] = []advisor.Call{
 		{Provider: "openai", Model: "gpt-4o", Temperature: 0.3, Request: `{"model":"gpt-4o","temperature":0.3}`, Response: `{"rules": [` + hostile, Outcome: advisor.CallInvalidJSON, Error: "unexpected end of JSON input", PromptTokens: 1804, CompletionTokens: 512, Latency: 3100 * time.Millisecond},
-		{Provider: "openai", Model: "gpt-4o", Temperature: 0.3, Request: `{"model":"gpt-4o"}`, Response: `{"summary":"…"}`, Outcome: advisor.CallOK, PromptTokens: 2140, CompletionTokens: 498, CostUSD: &price, Latency: 2800 * time.Millisecond},
+		{Provider: "openai", Model: "gpt-4o", Temperature: 0.3, Request: `{"model":"gpt-4o"}`, Response: `{"summary":"…"}`, Outcome: advisor.CallOK, PromptTokens: 2140, CompletionTokens: 498, CostUSD: &price, Prices: advisor.PricesAsOf, Latency: 2800 * time.Millisecond},
 	}
 }
 

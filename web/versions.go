@@ -35,6 +35,18 @@ type judged struct {
 	Verdict *verdict.Verdict
 }
 
+// unsupported is how many figures of a version's reasons are not in its evidence; 0 also for no version.
+func (s *Server) unsupported(ctx context.Context, version int) (int, error) {
+	if version == 0 {
+		return 0, nil
+	}
+	v, err := s.History.Version(ctx, version)
+	if errors.Is(err, orchestrator.ErrNotFound) {
+		return 0, nil
+	}
+	return v.Unsupported(), err
+}
+
 func (s *Server) versions(c echo.Context) error {
 	before, err := queryID(c, "before")
 	if err != nil {

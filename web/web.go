@@ -36,6 +36,7 @@ type History interface {
 	Runs(ctx context.Context, cycle int64) ([]orchestrator.Run, error) // without series
 	Run(ctx context.Context, id int64) (orchestrator.Run, error)       // with series and marks
 	Calls(ctx context.Context, cycle int64) ([]advisor.Call, error)
+	Spent(ctx context.Context, cycle int64) (advisor.Spend, error) // by the calls of a cycle; 0: of today (UTC)
 	Decisions(ctx context.Context, cycle int64) ([]steering.Decision, error)
 	Snapshots(ctx context.Context, cycle int64) ([]traffic.Snapshot, error)
 	AllNoise(ctx context.Context) ([]orchestrator.KnownNoise, error)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"strconv"
 
 	"retune/orchestrator"
+	"retune/orchestrator/advisor"
 	"retune/orchestrator/loadtest"
 	"retune/orchestrator/verdict"
 )
@@ -16,7 +18,8 @@ type cycleCmd struct {
 	Generator string   `help:"What proposes the rules: ${enum}; auto is openai when it has a key, else local." enum:"auto,openai,local" default:"auto"`
 	Driver    string   `help:"What produces the load: ${enum}." enum:"auto,k6,builtin" default:"auto"`
 	Scenario  []string `help:"Only these scenarios. Repeatable."`
-	Proposal  string   `help:"Judge this rule file instead of a generator's answer." type:"existingfile" placeholder:"FILE"`
+	Proposal  string   `help:"Judge this rule file instead of a generator's answer." type:"existingfile" placeholder:"FILE" xor:"proposal"`
+	Replay    string   `help:"Have this recorded cassette answer in a model's place; needs no key and costs nothing." type:"existingfile" placeholder:"FILE" xor:"proposal"`
 	Force     bool     `help:"Measure a proposal even when it changes nothing."`
 	limitFlags
 	Up bool `help:"Start everything first, as retune up does, and stop it afterwards."`
@@ -40,6 +43,9 @@ func (c *cycleCmd) Run(ctx context.Context, o *output) error {
 	}
 	if c.Up {
 		return c.runUp(ctx, o, r)
+	}
+	if c.Record != "" {
+		fmt.Fprintln(o.err, "Note: --record is for --up. The orchestrator that runs this cycle records if it was started with --record.")
 	}
 	api, err := c.client()
 	if err != nil {
@@ -99,6 +105,17 @@ func (c *cycleCmd) request() (orchestrator.Request, error) {
 	}
 	r := orchestrator.Request{Kind: orchestrator.Tune, Trigger: "cli", Profile: loadtest.Profile(c.Profile),
 		Generator: generatorName(c.Generator), Driver: loadtest.Driver(c.Driver), Scenarios: c.Scenario, Force: c.Force}
+	if c.Replay != "" {
+		b, err := os.ReadFile(c.Replay)
+		if err != nil {
+			return r, usage("reading the cassette: %w", err)
+		}
+		if _, err := advisor.ReadCassette(string(b)); err != nil {
+			return r, usage("%s: %w", c.Replay, err)
+		}
+		r.Generator, r.Replay = "replay", string(b)
+		return r, nil
+	}
 	if c.Proposal == "" {
 		return r, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"retune/orchestrator/postgres"
 	"retune/orchestrator/postgres/managed"
 	"retune/orchestrator/target"
+	"retune/web"
 )
 
 type doctorCmd struct {
@@ -34,7 +35,7 @@ func (c *doctorCmd) Run(ctx context.Context, o *output) error {
 	if c.Noise {
 		return c.noise(ctx, o)
 	}
-	all := []checkup{c.database(ctx), c.loadDriver(ctx), c.generator(), c.data(), c.proxy(ctx)}
+	all := []checkup{c.database(ctx), c.loadDriver(ctx), c.generator(), c.spending(ctx), c.data(), c.proxy(ctx)}
 	all = append(all, c.server(ctx)...)
 	var rows [][]string
 	missing := false
@@ -92,6 +93,19 @@ func (c *doctorCmd) generator() checkup {
 		return checkup{"generator", true, "local; set OPENAI_API_KEY for openai"}
 	}
 	return checkup{"generator", true, "openai, model " + c.OpenaiModel}
+}
+
+// spending is what the model's calls of today came to; the orchestrator knows.
+func (c *doctorCmd) spending(ctx context.Context) checkup {
+	var s web.Spending
+	api, err := c.client()
+	if err == nil {
+		err = api.call(ctx, http.MethodGet, "/spending", nil, &s)
+	}
+	if err != nil {
+		return checkup{"spending", true, "not known: the orchestrator does not answer"}
+	}
+	return checkup{"spending", true, "today (UTC) " + s.Today.Of(s.Caps.DayUSD, s.Caps.DayTokens) + "; prices of " + s.Prices}
 }
 
 func (c *doctorCmd) data() checkup {

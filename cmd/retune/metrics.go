@@ -25,7 +25,7 @@ func newMeters(r prometheus.Registerer) *meters {
 		calls:  counter("retune_llm_calls_total", "Calls of a model, by outcome.", "outcome"),
 		tokens: counter("retune_llm_tokens_total", "Tokens of a model's prompts and answers.", "kind"),
 		cost: prometheus.NewCounter(prometheus.CounterOpts{Name: "retune_llm_cost_usd_total",
-			Help: "Cost of a model's calls in US dollars, as far as prices are known."}),
+			Help: "Cost of a model's calls in US dollars, as far as prices are known, by the price lists of " + advisor.PricesAsOf + "."}),
 	}
 	r.MustRegister(m.cycles, m.calls, m.tokens, m.cost)
 	return m

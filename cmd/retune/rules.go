@@ -56,9 +56,17 @@ func (c *rulesListCmd) Run(ctx context.Context, o *output) error {
 	var rows [][]string
 	for _, v := range page.Items {
 		rows = append(rows, []string{fmt.Sprintf("v%d", v.Number), string(v.Status), string(v.Origin), v.Author,
-			v.Created.Local().Format("2006-01-02 15:04"), firstLine(v.Summary)})
+			v.Created.Local().Format("2006-01-02 15:04"), unsupportedCount(v), firstLine(v.Summary)})
 	}
-	return c.print(o, page.Items, []string{"version", "status", "origin", "author", "created", "summary"}, rows)
+	return c.print(o, page.Items, []string{"version", "status", "origin", "author", "created", "unsupported", "summary"}, rows, "unsupported")
+}
+
+// unsupportedCount is how many figures of a version's reasons are not in its evidence; empty: none.
+func unsupportedCount(v ruleversions.Version) string {
+	if n := v.Unsupported(); n > 0 {
+		return strconv.Itoa(n)
+	}
+	return ""
 }
 
 func firstLine(s string) string {
@@ -88,18 +96,33 @@ func (c *rulesShowCmd) Run(ctx context.Context, o *output) error {
 	for _, s := range traffic.States() {
 		rows = append(rows, []string{string(s), string(v.Rules.Rules[s].Algorithm), reasonText(v, s)})
 	}
-	return c.print(o, v, []string{"state", "algorithm", "reason"}, rows)
+	for _, r := range v.Reasons {
+		if value, is := settingOf(v, r.Path); is {
+			rows = append(rows, []string{r.Path, value, r.Marked()})
+		}
+	}
+	return c.print(o, v, []string{"what", "value", "reason"}, rows)
+}
+
+// settingOf is the value of a threshold or gate by its path.
+func settingOf(v ruleversions.Version, path string) (value string, is bool) {
+	for _, s := range v.Rules.Settings() {
+		if s.Path == path {
+			return s.Value, true
+		}
+	}
+	return "", false
 }
 
 // reasonText is a state's reason, with what of it the evidence does not hold.
 func reasonText(v ruleversions.Version, s traffic.State) string {
-	text := v.Rules.Rules[s].Reason
+	reason := ruleversions.Reason{Text: v.Rules.Rules[s].Reason}
 	for _, r := range v.Reasons {
-		if r.Path == "rules."+string(s) && len(r.Unsupported) > 0 {
-			text += fmt.Sprintf(" [unsupported: %s]", strings.Join(r.Unsupported, ", "))
+		if r.Path == "rules."+string(s) {
+			reason.Unsupported = r.Unsupported
 		}
 	}
-	return text
+	return reason.Marked()
 }
 
 type rulesDiffCmd struct {
@@ -139,11 +162,11 @@ func (c *rulesDiffCmd) Run(ctx context.Context, o *output) error {
 	var rows [][]string
 	for _, r := range d.Rules {
 		if r.Changed {
-			rows = append(rows, []string{string(r.State), string(r.Before), string(r.After), r.Reason})
+			rows = append(rows, []string{string(r.State), r.BeforeText(), r.AfterText(), ruleversions.Reason{Text: r.Reason, Unsupported: r.Unsupported}.Marked()})
 		}
 	}
 	for _, s := range d.Settings {
-		rows = append(rows, []string{s.Path, s.Before, s.After, s.Reason})
+		rows = append(rows, []string{s.Path, s.Before, s.After, ruleversions.Reason{Text: s.Reason, Unsupported: s.Unsupported}.Marked()})
 	}
 	return c.print(o, d, []string{"what", "v" + from, "v" + to, "reason"}, rows)
 }

@@ -37,6 +37,7 @@ type orchestratorFlags struct {
 	OpenaiBaseURL string `name:"openai-base-url" help:"Any OpenAI-compatible server; the generator openai then needs no key." env:"OPENAI_BASE_URL" placeholder:"URL"`
 	OpenaiModel   string `name:"openai-model" help:"Model that the openai generator asks." env:"OPENAI_MODEL" default:"gpt-4o"`
 
+	modelFlags
 	logFlags
 }
 

@@ -25,7 +25,7 @@ func (f *orchestratorFlags) wire(s *serving, url string) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	generators, choices, err := f.generators()
+	generators, choices, err := f.generators(s.store)
 	if err != nil {
 		return err
 	}
@@ -44,27 +44,27 @@ func (f *orchestratorFlags) wire(s *serving, url string) error {
 	tuner := &orchestrator.Tuner{
 		Target: s.target, Journal: s.target, Ledger: ledger, Notebook: &countedNotebook{Notebook: s.store, meters: meters}, Converger: s.converger,
 		Site:   site,
-		Driver: drivers.find, Setup: s.setup(remembered), Generators: generators, Log: s.log,
+		Driver: drivers.find, Setup: s.setup(remembered), Generators: generators, Replay: replay, Log: s.log,
 	}
 	s.forecast = &orchestrator.Forecast{Site: site, Driver: remembered.find, Setup: tuner.Setup, Noise: s.store.AllNoise}
 	s.dispatcher = &orchestrator.Dispatcher{Queue: s.store, Tuner: tuner, Converger: s.converger, After: s.afterSchedule, Log: s.log}
 	starts := &starter{s.store, s.converger, site}
 	s.web, err = web.New(web.Config{
 		Starter: starts, History: s.store, Schedules: scheduler{s.store, starts}, Outlooks: s.outlooks, Proxy: s.target.Status, Ready: s.checks,
-		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Listener: s.listener, Token: f.AuthToken, Version: version, Target: siteName, Log: s.log,
+		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Listener: s.listener, Token: f.AuthToken, Version: version, Target: siteName, Log: s.log, Caps: f.caps(),
 		Choices: web.Choices{Profiles: profileChoices(scenarios, f.controls()), Generators: choices, Drivers: drivers.choices()},
 	})
 	return err
 }
 
 // generators are the advisors that can be used, and what the UI says of those that can't.
-func (f *orchestratorFlags) generators() (map[string]orchestrator.Advisor, []web.Choice, error) {
+func (f *orchestratorFlags) generators(purse advisor.Purse) (map[string]orchestrator.Advisor, []web.Choice, error) {
 	all := map[string]orchestrator.Advisor{}
 	choices := []web.Choice{
 		{Name: "local", About: "no model: measures fixed algorithms and picks what is best beyond noise"},
 		{Name: "openai", About: f.OpenaiModel},
 	}
-	config := advisor.Config{OpenAI: advisor.OpenAI{Key: f.OpenaiApiKey, BaseURL: f.OpenaiBaseURL, Model: f.OpenaiModel}}
+	config := advisor.Config{OpenAI: f.openAI(purse)}
 	for i, c := range choices {
 		if c.Name == "openai" && f.OpenaiApiKey == "" && f.OpenaiBaseURL == "" {
 			choices[i].Missing = "set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own"

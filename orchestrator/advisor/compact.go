@@ -54,7 +54,7 @@ func (r room) dropped(e Evidence) []string {
 	note("switches", len(e.Switches), r.switches)
 	note("earlier attempts", len(e.Tried), r.tried)
 	note("algorithms", len(algorithmsOf(e)), r.algorithms)
-	note("scenarios", len(e.Scenarios), r.scenarios)
+	note("scenarios", len(firstOfEach(e.Scenarios)), r.scenarios)
 	return out
 }
 
@@ -106,16 +106,15 @@ func classOf(r rune) int {
 	return sign
 }
 
-// figure is a number of three significant digits; NaN and infinities are null.
+// figure is a number of three significant digits; NaN, infinities and what becomes one by rounding are null.
 type figure float64
 
 // MarshalJSON writes it without an exponent where that is short.
 func (f figure) MarshalJSON() ([]byte, error) {
-	x := float64(f)
-	if math.IsNaN(x) || math.IsInf(x, 0) {
+	short, err := strconv.ParseFloat(strconv.FormatFloat(float64(f), 'g', 3, 64), 64)
+	if err != nil || math.IsNaN(short) || math.IsInf(short, 0) {
 		return []byte("null"), nil
 	}
-	short, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64)
 	return json.Marshal(short)
 }
 
@@ -180,7 +179,8 @@ func encode(d compactDoc) string {
 
 // document lays evidence out within a room.
 func document(e Evidence, r room) compactDoc {
-	scenarios := e.Scenarios[:min(len(e.Scenarios), r.scenarios)]
+	scenarios := firstOfEach(e.Scenarios)
+	scenarios = scenarios[:min(len(scenarios), r.scenarios)]
 	d := compactDoc{Profile: bounded(e.Profile, 32), Champion: compactRulesOf(e.Champion, r.text)}
 	at := map[string]int{}
 	for i, m := range scenarios {
@@ -199,6 +199,18 @@ func document(e Evidence, r room) compactDoc {
 		d.Tried = append(d.Tried, boundedAttempt(t, r.text))
 	}
 	return d
+}
+
+// firstOfEach keeps the first measurement of each scenario: a figure has one place in its list.
+func firstOfEach(all []Measured) (out []Measured) {
+	seen := map[string]bool{}
+	for _, m := range all {
+		if !seen[m.Scenario] {
+			seen[m.Scenario] = true
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 func compactRulesOf(r rules.RuleSet, text int) compactRules {

@@ -25,7 +25,8 @@ const (
 	defaultBaseURL     = "https://api.openai.com/v1"
 	defaultModel       = "gpt-4o"
 	defaultTemperature = 0.3
-	maxRepairs         = 2 // turns that hand back the faults of an answer
+	maxRepairs         = 2   // turns that hand back the faults of an answer
+	maxModel           = 200 // bytes of a model's name, which becomes a version's author
 )
 
 // openAI asks a model behind an OpenAI-compatible endpoint.
@@ -50,6 +51,9 @@ func newOpenAI(c OpenAI) (*openAI, error) {
 	}
 	if c.Key == "" && c.BaseURL == defaultBaseURL {
 		return nil, errors.New("the generator openai needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own")
+	}
+	if len(c.Model) > maxModel {
+		return nil, fmt.Errorf("OPENAI_MODEL has %d bytes, at most %d", len(c.Model), maxModel)
 	}
 	if t := c.Temperature; t != nil && !(*t >= 0 && *t <= 2) {
 		return nil, fmt.Errorf("a temperature of %v, want 0..2", *t)

@@ -331,6 +331,7 @@ func TestAServerOfOnesOwnNeedsNoKeyAndOpenAIsDoes(t *testing.T) {
 		"no http or https URL":    {Key: key, BaseURL: "ftp://x"},
 		"OPENAI_BASE_URL":         {Key: key, BaseURL: "api.openai.com"},
 		"temperature of 3, want":  {Key: key, Temperature: ptr(3)},
+		"OPENAI_MODEL has 300":    {Key: key, Model: strings.Repeat("m", 300)},
 		"temperature of -1, want": {Key: key, Temperature: ptr(-1)},
 	} {
 		_, err := New("openai", Config{c})

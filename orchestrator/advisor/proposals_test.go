@@ -22,7 +22,9 @@ func (m *model) proposals(t *testing.T, n int) (Proposals, error) {
 	return o.Proposals(context.Background(), evidence(), n)
 }
 
-func (o *openAI) closeIdle() { o.Transport.(interface{ CloseIdleConnections() }).CloseIdleConnections() }
+func (o *openAI) closeIdle() {
+	o.Transport.(interface{ CloseIdleConnections() }).CloseIdleConnections()
+}
 
 func TestSeveralProposalsDifferAndEachKnowsOfThoseBefore(t *testing.T) {
 	m := serve(t, says(proposing("RANDOM"), "stop"), says(proposing("random"), "stop"), says(proposing("EXPECTED_COMPLETION"), "stop"))

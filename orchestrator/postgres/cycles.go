@@ -135,7 +135,7 @@ func (s *Store) Cycle(ctx context.Context, id int64) (orchestrator.Cycle, error)
 	return toCycle(row)
 }
 
-// Cycles are the newest first: at most limit of those before a number; 0: from the newest. They carry no evidence.
+// Cycles are the newest first: at most limit of those before a number; 0: from the newest. They carry no evidence and no cassette.
 func (s *Store) Cycles(ctx context.Context, limit int, before int64) ([]orchestrator.Cycle, error) {
 	if before == 0 {
 		before = math.MaxInt64
@@ -149,7 +149,7 @@ func (s *Store) Cycles(ctx context.Context, limit int, before int64) ([]orchestr
 		if list[i], err = toCycle(row); err != nil {
 			return nil, err
 		}
-		list[i].Evidence = nil
+		list[i].Evidence, list[i].Replay = nil, ""
 	}
 	return list, nil
 }
@@ -159,7 +159,7 @@ func toCycle(r queries.Cycle) (orchestrator.Cycle, error) {
 		ID: r.ID,
 		Request: orchestrator.Request{
 			Kind: r.Kind, Trigger: r.Trigger, Actor: r.Actor, Schedule: value(r.ScheduleID), Target: r.Target, Profile: r.Profile,
-			Generator: r.Generator, Driver: r.Driver, Scenarios: r.Scenarios, Proposal: r.Proposal, Force: r.Force,
+			Generator: r.Generator, Driver: r.Driver, Scenarios: r.Scenarios, Proposal: r.Proposal, Replay: r.Replay, Force: r.Force,
 		},
 		Status: r.Status, Champion: value(r.Champion), Candidate: value(r.Candidate), Evidence: r.Evidence, Why: r.Why,
 		CancelRequested: r.CancelRequested, Owner: int64(value(r.Owner)),

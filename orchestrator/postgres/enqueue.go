@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"retune/orchestrator"
+	"retune/orchestrator/advisor"
 	"retune/orchestrator/loadtest"
 	"retune/orchestrator/postgres/queries"
 	"retune/orchestrator/verdict"
@@ -55,7 +56,20 @@ func checkGenerator(r orchestrator.Request) error {
 	case len(r.Proposal) > rules.MaxSize:
 		return fmt.Errorf("%w: the proposal has %d bytes, %d are the most", orchestrator.ErrInvalid, len(r.Proposal), rules.MaxSize)
 	}
-	return oneOf("generator", r.Generator, "openai", "local", "file")
+	if r.Generator == "replay" || r.Replay != "" {
+		return checkReplay(r)
+	}
+	return oneOf("generator", r.Generator, "openai", "local", "file", "replay")
+}
+
+func checkReplay(r orchestrator.Request) error {
+	if r.Generator != "replay" {
+		return fmt.Errorf("%w: a cassette goes with generator replay, not %s", orchestrator.ErrInvalid, r.Generator)
+	}
+	if _, err := advisor.ReadCassette(r.Replay); err != nil {
+		return fmt.Errorf("%w: generator replay: %w", orchestrator.ErrInvalid, err)
+	}
+	return nil
 }
 
 // checkLimits refuses what the judge would refuse after a whole look.
@@ -97,7 +111,7 @@ func insertCycle(ctx context.Context, q *queries.Queries, r orchestrator.Request
 	}
 	row, err := q.InsertCycle(ctx, queries.InsertCycleParams{
 		Kind: r.Kind, Trigger: r.Trigger, Actor: clean(r.Actor), ScheduleID: null(r.Schedule), Target: clean(r.Target), Profile: r.Profile,
-		Generator: r.Generator, Driver: r.Driver, Scenarios: cleanAll(r.Scenarios), Limits: limits, Proposal: clean(r.Proposal), Force: r.Force,
+		Generator: r.Generator, Driver: r.Driver, Scenarios: cleanAll(r.Scenarios), Limits: limits, Proposal: clean(r.Proposal), Replay: clean(r.Replay), Force: r.Force,
 	})
 	if err != nil {
 		return orchestrator.Cycle{}, err

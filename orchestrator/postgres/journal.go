@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"retune/orchestrator/advisor"
 	"retune/orchestrator/postgres/queries"
 	"retune/proxy/steering"
 	"retune/proxy/traffic"
@@ -105,40 +103,6 @@ func (s *Store) Snapshots(ctx context.Context, cycle int64) ([]traffic.Snapshot,
 	for i, b := range rows {
 		if err := decode(b, &list[i]); err != nil {
 			return nil, fmt.Errorf("reading a stored snapshot of cycle %d: %w", cycle, err)
-		}
-	}
-	return list, nil
-}
-
-// SaveCalls stores what was said to a model and what it answered. version is what it became; 0: nothing.
-func (s *Store) SaveCalls(ctx context.Context, cycle int64, version int, calls []advisor.Call) error {
-	params := make([]queries.InsertCallParams, len(calls))
-	for i, c := range calls {
-		params[i] = queries.InsertCallParams{
-			CycleID: cycle, Version: null(version), Provider: clean(c.Provider), Model: clean(c.Model), Temperature: c.Temperature,
-			PromptSha256: c.PromptSHA, Request: clean(c.Request), Response: clean(c.Response), Outcome: c.Outcome, Error: clean(c.Error),
-			PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens, CostUsd: c.CostUSD, LatencyNs: int64(c.Latency), At: c.At,
-		}
-	}
-	err := s.tx(ctx, func(q *queries.Queries) error { return execAll(q.InsertCall(ctx, params)) })
-	if err != nil {
-		return fmt.Errorf("saving the model calls of cycle %d: %w", cycle, err)
-	}
-	return nil
-}
-
-// Calls are a cycle's exchanges with a model, in their order.
-func (s *Store) Calls(ctx context.Context, cycle int64) ([]advisor.Call, error) {
-	rows, err := s.q.Calls(ctx, cycle)
-	if err != nil {
-		return nil, fmt.Errorf("reading the model calls of cycle %d: %w", cycle, err)
-	}
-	list := make([]advisor.Call, len(rows))
-	for i, r := range rows {
-		list[i] = advisor.Call{
-			Provider: r.Provider, Model: r.Model, Temperature: r.Temperature, PromptSHA: r.PromptSha256, Request: r.Request,
-			Response: r.Response, Outcome: r.Outcome, Error: r.Error, PromptTokens: r.PromptTokens,
-			CompletionTokens: r.CompletionTokens, CostUSD: r.CostUsd, Latency: time.Duration(r.LatencyNs), At: r.At,
 		}
 	}
 	return list, nil

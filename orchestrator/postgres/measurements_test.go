@@ -147,6 +147,10 @@ func TestModelCallsComeBack(t *testing.T) {
 	require.NoError(t, s.SaveCalls(t.Context(), c.ID, 1, calls))
 	got, err := s.Calls(t.Context(), c.ID)
 	require.NoError(t, err)
+	for i := range got {
+		require.Positive(t, got[i].ID)
+		got[i].ID = 0
+	}
 	require.Empty(t, cmp.Diff(calls, got))
 }
 

@@ -23,9 +23,9 @@ var (
 
 const insertCall = `-- name: InsertCall :batchexec
 INSERT INTO llm_call (cycle_id, version, provider, model, temperature, prompt_sha256, request, response, outcome, error,
-  prompt_tokens, completion_tokens, cost_usd, latency_ns, at)
+  prompt_tokens, completion_tokens, cost_usd, prices, most_tokens, most_usd, replayed, latency_ns, at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-  $11, $12, $13, $14, $15)
+  $11, $12, $13, $14, $15, $16, $17, $18, $19)
 `
 
 type InsertCallBatchResults struct {
@@ -48,6 +48,10 @@ type InsertCallParams struct {
 	PromptTokens     int
 	CompletionTokens int
 	CostUsd          *float64
+	Prices           string
+	MostTokens       int64
+	MostUsd          *float64
+	Replayed         string
 	LatencyNs        int64
 	At               time.Time
 }
@@ -69,6 +73,10 @@ func (q *Queries) InsertCall(ctx context.Context, arg []InsertCallParams) *Inser
 			a.PromptTokens,
 			a.CompletionTokens,
 			a.CostUsd,
+			a.Prices,
+			a.MostTokens,
+			a.MostUsd,
+			a.Replayed,
 			a.LatencyNs,
 			a.At,
 		}
@@ -237,6 +245,77 @@ func (b *SaveSnapshotBatchResults) Exec(f func(int, error)) {
 }
 
 func (b *SaveSnapshotBatchResults) Close() error {
+	b.closed = true
+	return b.br.Close()
+}
+
+const settleCall = `-- name: SettleCall :batchexec
+UPDATE llm_call SET version = coalesce($1, version), response = $2, outcome = $3, error = $4,
+  prompt_tokens = $5, completion_tokens = $6, cost_usd = $7, most_tokens = $8, most_usd = $9, prices = $10, latency_ns = $11
+WHERE id = $12
+`
+
+type SettleCallBatchResults struct {
+	br     pgx.BatchResults
+	tot    int
+	closed bool
+}
+
+type SettleCallParams struct {
+	Version          *int
+	Response         string
+	Outcome          advisor.CallOutcome
+	Error            string
+	PromptTokens     int
+	CompletionTokens int
+	CostUsd          *float64
+	MostTokens       int64
+	MostUsd          *float64
+	Prices           string
+	LatencyNs        int64
+	ID               int64
+}
+
+func (q *Queries) SettleCall(ctx context.Context, arg []SettleCallParams) *SettleCallBatchResults {
+	batch := &pgx.Batch{}
+	for _, a := range arg {
+		vals := []interface{}{
+			a.Version,
+			a.Response,
+			a.Outcome,
+			a.Error,
+			a.PromptTokens,
+			a.CompletionTokens,
+			a.CostUsd,
+			a.MostTokens,
+			a.MostUsd,
+			a.Prices,
+			a.LatencyNs,
+			a.ID,
+		}
+		batch.Queue(settleCall, vals...)
+	}
+	br := q.db.SendBatch(ctx, batch)
+	return &SettleCallBatchResults{br, len(arg), false}
+}
+
+func (b *SettleCallBatchResults) Exec(f func(int, error)) {
+	defer b.br.Close()
+	for t := 0; t < b.tot; t++ {
+		if b.closed {
+			if f != nil {
+				f(t, ErrBatchAlreadyClosed)
+			}
+			continue
+		}
+		_, err := b.br.Exec()
+		if f != nil {
+			f(t, err)
+		}
+	}
+}
+
+func (b *SettleCallBatchResults) Close() error {
 	b.closed = true
 	return b.br.Close()
 }

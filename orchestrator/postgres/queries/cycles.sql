@@ -6,8 +6,8 @@ SELECT pg_advisory_xact_lock(21077, hashtext(@target::text));
 SELECT * FROM cycle WHERE target = @target AND finished_at IS NULL ORDER BY (status = 'queued'), id LIMIT 1;
 
 -- name: InsertCycle :one
-INSERT INTO cycle (kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force)
-VALUES (@kind, @trigger, @actor, @schedule_id, @target, @profile, @generator, @driver, @scenarios, @limits, @proposal, @force)
+INSERT INTO cycle (kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, replay, force)
+VALUES (@kind, @trigger, @actor, @schedule_id, @target, @profile, @generator, @driver, @scenarios, @limits, @proposal, @replay, @force)
 RETURNING *;
 
 -- name: Cycle :one

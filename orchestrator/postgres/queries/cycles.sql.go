@@ -19,7 +19,7 @@ WHERE id = (
   WHERE q.status = 'queued' AND NOT EXISTS (
     SELECT 1 FROM cycle r WHERE r.target = q.target AND r.finished_at IS NULL AND r.status <> 'queued')
   ORDER BY q.id LIMIT 1 FOR UPDATE SKIP LOCKED)
-RETURNING id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, setup
+RETURNING id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, replay, setup
 `
 
 func (q *Queries) ClaimCycle(ctx context.Context, owner int) (Cycle, error) {
@@ -50,6 +50,7 @@ func (q *Queries) ClaimCycle(ctx context.Context, owner int) (Cycle, error) {
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Replay,
 		&i.Setup,
 	)
 	return i, err
@@ -65,7 +66,7 @@ func (q *Queries) CloseStep(ctx context.Context, cycleID int64) error {
 }
 
 const cycle = `-- name: Cycle :one
-SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, setup FROM cycle WHERE id = $1
+SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, replay, setup FROM cycle WHERE id = $1
 `
 
 func (q *Queries) Cycle(ctx context.Context, id int64) (Cycle, error) {
@@ -96,13 +97,14 @@ func (q *Queries) Cycle(ctx context.Context, id int64) (Cycle, error) {
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Replay,
 		&i.Setup,
 	)
 	return i, err
 }
 
 const cycles = `-- name: Cycles :many
-SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, setup FROM cycle WHERE id < $1 ORDER BY id DESC LIMIT $2
+SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, replay, setup FROM cycle WHERE id < $1 ORDER BY id DESC LIMIT $2
 `
 
 type CyclesParams struct {
@@ -144,6 +146,7 @@ func (q *Queries) Cycles(ctx context.Context, arg CyclesParams) ([]Cycle, error)
 			&i.CreatedAt,
 			&i.StartedAt,
 			&i.FinishedAt,
+			&i.Replay,
 			&i.Setup,
 		); err != nil {
 			return nil, err
@@ -201,7 +204,7 @@ func (q *Queries) DetailStep(ctx context.Context, arg DetailStepParams) error {
 }
 
 const endCycle = `-- name: EndCycle :one
-UPDATE cycle SET status = $1, why = $2, finished_at = clock_timestamp() WHERE id = $3 RETURNING id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, setup
+UPDATE cycle SET status = $1, why = $2, finished_at = clock_timestamp() WHERE id = $3 RETURNING id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, replay, setup
 `
 
 type EndCycleParams struct {
@@ -238,6 +241,7 @@ func (q *Queries) EndCycle(ctx context.Context, arg EndCycleParams) (Cycle, erro
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Replay,
 		&i.Setup,
 	)
 	return i, err
@@ -253,9 +257,9 @@ func (q *Queries) HoldInstance(ctx context.Context, instance int) error {
 }
 
 const insertCycle = `-- name: InsertCycle :one
-INSERT INTO cycle (kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-RETURNING id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, setup
+INSERT INTO cycle (kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, replay, force)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+RETURNING id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, replay, setup
 `
 
 type InsertCycleParams struct {
@@ -270,6 +274,7 @@ type InsertCycleParams struct {
 	Scenarios  []string
 	Limits     []byte
 	Proposal   string
+	Replay     string
 	Force      bool
 }
 
@@ -286,6 +291,7 @@ func (q *Queries) InsertCycle(ctx context.Context, arg InsertCycleParams) (Cycle
 		arg.Scenarios,
 		arg.Limits,
 		arg.Proposal,
+		arg.Replay,
 		arg.Force,
 	)
 	var i Cycle
@@ -314,6 +320,7 @@ func (q *Queries) InsertCycle(ctx context.Context, arg InsertCycleParams) (Cycle
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Replay,
 		&i.Setup,
 	)
 	return i, err
@@ -331,7 +338,7 @@ func (q *Queries) Live(ctx context.Context, cycleID int64) ([]byte, error) {
 }
 
 const lockCycle = `-- name: LockCycle :one
-SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, setup FROM cycle WHERE id = $1 FOR UPDATE
+SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, replay, setup FROM cycle WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockCycle(ctx context.Context, id int64) (Cycle, error) {
@@ -362,6 +369,7 @@ func (q *Queries) LockCycle(ctx context.Context, id int64) (Cycle, error) {
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Replay,
 		&i.Setup,
 	)
 	return i, err
@@ -389,7 +397,7 @@ func (q *Queries) NewInstance(ctx context.Context) (int, error) {
 }
 
 const openCycle = `-- name: OpenCycle :one
-SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, setup FROM cycle WHERE target = $1 AND finished_at IS NULL ORDER BY (status = 'queued'), id LIMIT 1
+SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, replay, setup FROM cycle WHERE target = $1 AND finished_at IS NULL ORDER BY (status = 'queued'), id LIMIT 1
 `
 
 func (q *Queries) OpenCycle(ctx context.Context, target string) (Cycle, error) {
@@ -420,6 +428,7 @@ func (q *Queries) OpenCycle(ctx context.Context, target string) (Cycle, error) {
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Replay,
 		&i.Setup,
 	)
 	return i, err

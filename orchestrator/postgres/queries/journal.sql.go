@@ -10,7 +10,7 @@ import (
 )
 
 const calls = `-- name: Calls :many
-SELECT id, cycle_id, version, provider, model, temperature, prompt_sha256, request, response, outcome, error, prompt_tokens, completion_tokens, cost_usd, latency_ns, at FROM llm_call WHERE cycle_id = $1 ORDER BY id
+SELECT id, cycle_id, version, provider, model, temperature, prompt_sha256, request, response, outcome, error, prompt_tokens, completion_tokens, cost_usd, latency_ns, at, most_tokens, most_usd, prices, replayed FROM llm_call WHERE cycle_id = $1 ORDER BY id
 `
 
 func (q *Queries) Calls(ctx context.Context, cycleID int64) ([]LlmCall, error) {
@@ -39,6 +39,10 @@ func (q *Queries) Calls(ctx context.Context, cycleID int64) ([]LlmCall, error) {
 			&i.CostUsd,
 			&i.LatencyNs,
 			&i.At,
+			&i.MostTokens,
+			&i.MostUsd,
+			&i.Prices,
+			&i.Replayed,
 		); err != nil {
 			return nil, err
 		}
@@ -91,6 +95,54 @@ func (q *Queries) Decisions(ctx context.Context, cycleID *int64) ([]Decision, er
 	return items, nil
 }
 
+const lockSpending = `-- name: LockSpending :exec
+SELECT pg_advisory_xact_lock(21078, 0)
+`
+
+// Those who may spend take turns.
+func (q *Queries) LockSpending(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, lockSpending)
+	return err
+}
+
+const reserveCall = `-- name: ReserveCall :one
+INSERT INTO llm_call (cycle_id, provider, model, temperature, prompt_sha256, request, response, outcome, error,
+  prompt_tokens, completion_tokens, most_tokens, most_usd, prices, latency_ns, at)
+VALUES ($1, $2, $3, $4, $5, $6, '', 'pending', '', 0, 0, $7, $8, $9, 0,
+  clock_timestamp())
+RETURNING id
+`
+
+type ReserveCallParams struct {
+	CycleID      int64
+	Provider     string
+	Model        string
+	Temperature  float64
+	PromptSha256 string
+	Request      string
+	MostTokens   int64
+	MostUsd      *float64
+	Prices       string
+}
+
+// The day is the server's, so that those whose clocks differ share it.
+func (q *Queries) ReserveCall(ctx context.Context, arg ReserveCallParams) (int64, error) {
+	row := q.db.QueryRow(ctx, reserveCall,
+		arg.CycleID,
+		arg.Provider,
+		arg.Model,
+		arg.Temperature,
+		arg.PromptSha256,
+		arg.Request,
+		arg.MostTokens,
+		arg.MostUsd,
+		arg.Prices,
+	)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
+
 const snapshots = `-- name: Snapshots :many
 SELECT snapshot FROM snapshot WHERE cycle_id = $1 ORDER BY at, seq
 `
@@ -113,4 +165,37 @@ func (q *Queries) Snapshots(ctx context.Context, cycleID *int64) ([][]byte, erro
 		return nil, err
 	}
 	return items, nil
+}
+
+const spent = `-- name: Spent :one
+SELECT count(*) AS calls, coalesce(sum(cost_usd), 0)::float8 AS usd,
+  count(*) FILTER (WHERE cost_usd IS NULL AND prompt_tokens + completion_tokens + most_tokens > 0) AS unknown,
+  coalesce(sum(coalesce(cost_usd, most_usd)), 0)::float8 AS most_usd,
+  coalesce(sum(CASE WHEN prompt_tokens + completion_tokens > 0 THEN prompt_tokens + completion_tokens ELSE most_tokens END), 0)::bigint AS tokens
+FROM llm_call
+WHERE replayed = '' AND CASE WHEN $1::bigint > 0 THEN cycle_id = $1
+  ELSE at >= date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' END
+`
+
+type SpentRow struct {
+	Calls   int64
+	Usd     float64
+	Unknown int64
+	MostUsd float64
+	Tokens  int64
+}
+
+// What the calls of a cycle, or of today (UTC) with cycle 0, came to. A call of which nothing is known counts with the
+// most that it may have taken; one that was refused may have taken nothing.
+func (q *Queries) Spent(ctx context.Context, cycleID int64) (SpentRow, error) {
+	row := q.db.QueryRow(ctx, spent, cycleID)
+	var i SpentRow
+	err := row.Scan(
+		&i.Calls,
+		&i.Usd,
+		&i.Unknown,
+		&i.MostUsd,
+		&i.Tokens,
+	)
+	return i, err
 }

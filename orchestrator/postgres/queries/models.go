@@ -53,6 +53,7 @@ type Cycle struct {
 	CreatedAt       time.Time
 	StartedAt       *time.Time
 	FinishedAt      *time.Time
+	Replay          string
 	Setup           []byte
 }
 
@@ -101,6 +102,10 @@ type LlmCall struct {
 	CostUsd          *float64
 	LatencyNs        int64
 	At               time.Time
+	MostTokens       int64
+	MostUsd          *float64
+	Prices           string
+	Replayed         string
 }
 
 type RuleEntry struct {

@@ -114,7 +114,7 @@ func (q *Queries) InsertSchedule(ctx context.Context, arg InsertScheduleParams) 
 }
 
 const openCycleOfSchedule = `-- name: OpenCycleOfSchedule :one
-SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, setup FROM cycle WHERE schedule_id = $1 AND finished_at IS NULL ORDER BY id LIMIT 1
+SELECT id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, replay, setup FROM cycle WHERE schedule_id = $1 AND finished_at IS NULL ORDER BY id LIMIT 1
 `
 
 func (q *Queries) OpenCycleOfSchedule(ctx context.Context, scheduleID *int64) (Cycle, error) {
@@ -145,6 +145,7 @@ func (q *Queries) OpenCycleOfSchedule(ctx context.Context, scheduleID *int64) (C
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Replay,
 		&i.Setup,
 	)
 	return i, err
