@@ -95,6 +95,9 @@ func (c *Converger) converge(ctx context.Context) error {
 		return fmt.Errorf("reading v%d: %w", p.Desired, err)
 	}
 	if err := c.Target.Apply(ctx, v, p.Generation, p.Desired != p.Accepted); err != nil {
+		if now, look := c.Ledger.Pointer(ctx); look == nil && now.Generation != p.Generation {
+			return nil // another instance has moved on meanwhile: what was refused is not desired any more
+		}
 		return err
 	}
 	if p.Applied == p.Desired && p.AppliedGen == p.Generation {

@@ -23,6 +23,8 @@ type Dispatcher struct {
 	mu      sync.Mutex
 	running int64                   // guarded by mu; 0: none
 	stop    context.CancelCauseFunc // guarded by mu: of the running cycle
+
+	said map[string]string // what is wrong with each part of a pass; only Run uses it
 }
 
 // tick is the net below the queue's wake-ups.
@@ -45,52 +47,90 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 }
 
-// passWithin bounds one pass: a database that hangs is no reason to hang with it.
-const passWithin = 10 * time.Second
+// How long parts of a pass may take: a database that hangs is no reason to hang with it.
+const (
+	passWithin    = 10 * time.Second // each question to the queue
+	cleanUpWithin = 8 * time.Second  // a target that does not answer is left to the Converger
+	reclaimWithin = 2*passWithin + cleanUpWithin
+)
 
 // pass does once what is to be done. An error is logged: the next pass tries again.
 func (d *Dispatcher) pass(ctx context.Context, cycles *sync.WaitGroup) {
-	bounded, stop := context.WithTimeout(ctx, passWithin)
+	if id := d.current(); id != 0 { // nobody else's cycle can be open on our target
+		d.try(ctx, "asking whether the cycle is cancelled", passWithin, func(ctx context.Context) error { return d.obey(ctx, id) })
+	} else {
+		d.try(ctx, "ending the cycles of instances that are gone", reclaimWithin, d.reclaim)
+	}
+	d.try(ctx, "starting due schedules", passWithin, d.fireDue)
+	if d.current() != 0 {
+		return
+	}
+	d.try(ctx, "ending the measuring mode", passWithin, d.Tuner.Normal)
+	d.try(ctx, "claiming a cycle", passWithin, func(bounded context.Context) error { return d.claim(ctx, bounded, cycles) })
+}
+
+// try does one part of a pass. What is wrong is logged once, and again when it changes.
+func (d *Dispatcher) try(ctx context.Context, doing string, within time.Duration, part func(context.Context) error) {
+	bounded, stop := context.WithTimeout(ctx, within)
 	defer stop()
-	warn := func(doing string, err error) {
-		if err != nil && ctx.Err() == nil {
-			d.Log.Warn(doing, "error", err)
-		}
+	err := part(bounded)
+	said := ""
+	if err != nil {
+		said = err.Error()
 	}
-	ended, err := d.Queue.Reclaim(bounded)
-	warn("ending the cycles of instances that are gone", err)
-	if len(ended) > 0 {
-		warn("cleaning up after an instance that is gone", d.cleanUp(bounded, ended))
+	if said != "" && said != d.said[doing] && ctx.Err() == nil {
+		d.Log.Warn(doing, "error", err)
 	}
-	fired, err := d.Queue.FireDue(bounded, time.Now())
-	warn("starting due schedules", err)
+	if d.said == nil {
+		d.said = map[string]string{}
+	}
+	d.said[doing] = said
+}
+
+// obey ends the running cycle's context when somebody asked for that, or when it is not ours any more.
+func (d *Dispatcher) obey(ctx context.Context, id int64) error {
+	asked, err := d.Queue.CancelRequested(ctx, id)
+	switch {
+	case errors.Is(err, ErrLost): // it ended here a moment ago, or was taken over
+		d.cancel(id, ErrLost)
+		return nil
+	case asked:
+		d.cancel(id, ErrCancelled)
+	}
+	return err
+}
+
+func (d *Dispatcher) fireDue(ctx context.Context) error {
+	fired, err := d.Queue.FireDue(ctx, time.Now())
 	for _, c := range fired {
 		d.Log.Info("a schedule started a cycle", "schedule", c.Schedule, "cycle", c.ID)
 	}
-	if id := d.current(); id != 0 {
-		asked, err := d.Queue.CancelRequested(bounded, id)
-		switch {
-		case errors.Is(err, ErrLost): // it ended here a moment ago, or was taken over
-			d.cancel(id, ErrLost)
-		case asked:
-			d.cancel(id, ErrCancelled)
-		default:
-			warn("asking whether the cycle is cancelled", err)
-		}
-		return
-	}
-	warn("ending the measuring mode", d.Tuner.Normal(bounded))
-	warn("claiming a cycle", d.claim(ctx, bounded, cycles))
+	return err
 }
 
-// cleanUp puts the champion back in force after cycles that were reclaimed, ends their measuring mode, and revives what
-// their scenarios may have failed.
-func (d *Dispatcher) cleanUp(ctx context.Context, ended []Cycle) error {
+func (d *Dispatcher) reclaim(ctx context.Context) error {
+	ended, err := d.Queue.Reclaim(ctx, d.cleanUp)
 	for _, c := range ended {
-		d.Log.Warn("a cycle's process had ended; the champion is put back", "cycle", c.ID)
+		d.Log.Warn("a cycle without a process was ended", "cycle", c.ID, "status", c.Status, "why", c.Why)
+	}
+	return err
+}
+
+// cleanUp puts the champion back in force after cycles that are gone, ends their measuring mode, and revives what their
+// scenarios may have failed. It tries for a while.
+func (d *Dispatcher) cleanUp(ctx context.Context, gone []Cycle) error {
+	for _, c := range gone {
+		d.Log.Warn("a cycle's process is gone; putting the champion back", "cycle", c.ID)
 	}
 	d.Tuner.measuring.Store(true)
-	return errors.Join(d.Converger.Converge(ctx), d.Tuner.Normal(ctx), loadtest.Revive(ctx, d.Tuner.Site.Controls))
+	ctx, stop := context.WithTimeout(ctx, cleanUpWithin)
+	defer stop()
+	for {
+		err := errors.Join(d.Converger.Converge(ctx), d.Tuner.Normal(ctx), loadtest.Revive(ctx, d.Tuner.Site.Controls))
+		if err == nil || !pause(ctx, time.Second) {
+			return err
+		}
+	}
 }
 
 // claim takes a queued cycle, if there is one, and runs it on a goroutine of its own.
@@ -125,7 +165,7 @@ func (d *Dispatcher) run(ctx, run context.Context, c Cycle) {
 	c, err := d.Tuner.Run(run, c)
 	for err != nil && !errors.Is(err, ErrLost) && pause(ctx, tick) {
 		log.Error("the cycle's end could not be stored; trying again", "error", err)
-		err = d.Tuner.Ledger.Save(ctx, c, c.Why)
+		err = attempt(ctx, passWithin, func(ctx context.Context) error { return d.Tuner.Ledger.Save(ctx, c, c.Why) })
 	}
 	if err != nil {
 		log.Warn("the cycle is not ours any more; whoever ends it puts the champion back", "error", err)

@@ -38,11 +38,14 @@ func (q *queue) Claim(context.Context) (c orchestrator.Cycle, ok bool, err error
 	return c, true, nil
 }
 
-func (q *queue) Reclaim(context.Context) (ended []orchestrator.Cycle, err error) {
+func (q *queue) Reclaim(ctx context.Context, cleanUp func(context.Context, []orchestrator.Cycle) error) (ended []orchestrator.Cycle, err error) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	ended, q.dead = q.dead, nil
-	return ended, nil
+	q.mu.Unlock()
+	if len(ended) == 0 {
+		return nil, nil
+	}
+	return ended, cleanUp(ctx, ended)
 }
 
 func (q *queue) CancelRequested(_ context.Context, id int64) (bool, error) {
@@ -157,6 +160,41 @@ func TestALostSessionStopsTheCycleAtOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.LessOrEqual(t, b.load.made.Load(), made+1)
 		require.False(t, b.ledger.ends()[1].Ended())
+	})
+}
+
+// A session that is lost may mean that the ledger is out of reach for long: the candidate does not wait for it.
+func TestALostSessionPutsTheChampionBackAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{waiting: []orchestrator.Cycle{numbered(1)}, gone: make(chan struct{})}
+		b, stop := dispatching(t, q)
+		defer stop()
+		time.Sleep(3500 * time.Millisecond) // settling
+		require.Equal(t, 2, b.proxies.serves())
+		b.ledger.mu.Lock()
+		b.ledger.down = true
+		b.ledger.mu.Unlock()
+		close(q.gone)
+		time.Sleep(time.Second)
+		require.Equal(t, 1, b.proxies.serves())
+	})
+}
+
+// It was taken over, and whoever did may be measuring by now.
+func TestALostCycleLeavesTheModeAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{waiting: []orchestrator.Cycle{numbered(1)}, gone: make(chan struct{})}
+		b, stop := dispatching(t, q)
+		defer stop()
+		time.Sleep(3500 * time.Millisecond)
+		close(q.gone)
+		time.Sleep(3 * time.Second)
+		measuring := steering.Mode{Mode: steering.Fixed, Algorithm: balance.Random}
+		require.NoError(t, b.proxies.SetMode(t.Context(), measuring)) // the heir's
+		time.Sleep(time.Minute)
+		b.proxies.mu.Lock()
+		defer b.proxies.mu.Unlock()
+		require.Equal(t, measuring, b.proxies.mode)
 	})
 }
 

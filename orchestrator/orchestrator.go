@@ -94,8 +94,9 @@ type Notebook interface {
 type Queue interface {
 	// Claim takes the oldest queued cycle for this instance; false when there is none or one is running on its target.
 	Claim(ctx context.Context) (Cycle, bool, error)
-	// Reclaim ends the cycles of instances that are gone as interrupted, and undoes their trials in the same transaction.
-	Reclaim(ctx context.Context) ([]Cycle, error)
+	// Reclaim ends the cycles of instances that are gone: as interrupted, or cancelled where that was asked for. It undoes
+	// their trials, calls cleanUp while nothing else can run on their target, and says where that failed in their reason.
+	Reclaim(ctx context.Context, cleanUp func(context.Context, []Cycle) error) ([]Cycle, error)
 	// CancelRequested reports whether somebody asked for the cycle to be cancelled.
 	CancelRequested(ctx context.Context, id int64) (bool, error)
 	// FireDue queues a cycle for each schedule that is due at now, and moves it to its next time, in one transaction.

@@ -14,8 +14,8 @@ import (
 const patience = 3 * time.Second
 
 // attempt gives one call a bounded time of its own.
-func attempt(ctx context.Context, call func(context.Context) error) error {
-	ctx, stop := context.WithTimeout(ctx, patience)
+func attempt(ctx context.Context, within time.Duration, call func(context.Context) error) error {
+	ctx, stop := context.WithTimeout(ctx, within)
 	defer stop()
 	return call(ctx)
 }
@@ -26,10 +26,26 @@ var errNotRestored = errors.New("ROLLBACK FAILED")
 // restoreFor is how long restoring the champion is tried before the built-in safe rules are.
 const restoreFor = 30 * time.Second
 
-// restore puts the champion back and reads its hash from the target. cause is what ended the trial, if not a verdict.
+// stopFor is the same while the process is told to stop: what it could not record, the next start does.
+const stopFor = 6 * time.Second
+
+// lasting is a context for what has to be done after ctx has ended, and how long that may take.
+func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	within := restoreFor
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ErrCancelled) && !errors.Is(cause, ErrLost) {
+		within = stopFor
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), within)
+}
+
+// restore puts the champion back and reads its hash from the target, also after ctx has ended. cause is what ended the
+// trial, if not a verdict.
 func (u *turn) restore(ctx context.Context, cause error) error {
-	bounded, stop := context.WithTimeout(ctx, restoreFor)
+	bounded, stop := lasting(ctx)
 	defer stop()
+	if errors.Is(context.Cause(ctx), ErrLost) {
+		return u.yield(bounded)
+	}
 	err := u.recordRollback(bounded, u.rollback(cause))
 	if err == nil {
 		err = u.converge(bounded)
@@ -37,8 +53,20 @@ func (u *turn) restore(ctx context.Context, cause error) error {
 	if err == nil || errors.Is(err, ErrLost) { // lost: whoever took the cycle over puts the champion back
 		return err
 	}
+	ctx = context.WithoutCancel(ctx)
 	u.Log.Error("ROLLBACK FAILED", "cycle", u.c.ID, "champion", u.champion.Number, "error", err)
 	return fmt.Errorf("%w: v%d: %w; %s", errNotRestored, u.champion.Number, err, u.fallBack(ctx))
+}
+
+// yield puts the champion back for a cycle that is not ours any more. It does not wait for the ledger, which may not answer
+// for long: whoever takes the cycle over records it.
+func (u *turn) yield(ctx context.Context) error {
+	for {
+		err := u.putBack(ctx)
+		if err == nil || !pause(ctx, time.Second) {
+			return errors.Join(ErrLost, err)
+		}
+	}
 }
 
 // rollback is the move that ends the trial, with why.
@@ -53,11 +81,12 @@ func (u *turn) rollback(cause error) Move {
 	return m
 }
 
-// recordRollback moves the pointer back, trying until ctx ends. While the ledger is out of reach the champion goes
-// back without it.
+// recordRollback moves the pointer back, trying until ctx ends, with more patience each time. While the ledger is out
+// of reach the champion goes back without it.
 func (u *turn) recordRollback(ctx context.Context, back Move) error {
-	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 3*time.Second) {
-		err := attempt(ctx, func(ctx context.Context) error {
+	within := patience
+	for wait := 200 * time.Millisecond; ; wait, within = min(2*wait, 3*time.Second), 2*within {
+		err := attempt(ctx, within, func(ctx context.Context) error {
 			_, err := u.Ledger.Move(ctx, back)
 			return err
 		})
@@ -72,9 +101,9 @@ func (u *turn) recordRollback(ctx context.Context, back Move) error {
 }
 
 // putBack applies the champion by hand, in memory: the proxies' files hold it anyway. It leaves a target alone that runs
-// something other than our candidate.
+// something other than our candidate; the target refuses it when that changes meanwhile.
 func (u *turn) putBack(ctx context.Context) error {
-	return attempt(ctx, func(ctx context.Context) error {
+	return attempt(ctx, patience, func(ctx context.Context) error {
 		if now, err := u.Target.Serving(ctx); err == nil && now.Hash != u.candidate.Hash {
 			return nil
 		}
@@ -85,13 +114,13 @@ func (u *turn) putBack(ctx context.Context) error {
 // fallBack is for when the champion could not be put back in order: the champion by hand, else the built-in safe rules. It
 // says what is in force. The Converger goes on trying.
 func (u *turn) fallBack(ctx context.Context) string {
-	byHand := attempt(ctx, func(ctx context.Context) error { return u.Target.Apply(ctx, u.champion, 0, true) })
+	byHand := attempt(ctx, patience, func(ctx context.Context) error { return u.Target.Apply(ctx, u.champion, 0, true) })
 	if byHand == nil {
 		return fmt.Sprintf("v%d is in force in the proxies' memory until it can be", u.champion.Number)
 	}
 	yaml := rules.Render(rules.Safe())
 	safe := ruleversions.Version{YAML: string(yaml), Hash: rules.Sum(yaml), Rules: rules.Safe()}
-	err := attempt(ctx, func(ctx context.Context) error { return u.Target.Apply(ctx, safe, 0, true) })
+	err := attempt(ctx, patience, func(ctx context.Context) error { return u.Target.Apply(ctx, safe, 0, true) })
 	if err != nil {
 		return fmt.Sprintf("the built-in safe rules could not be applied either: %v", err)
 	}

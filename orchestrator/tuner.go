@@ -146,7 +146,7 @@ func (u *turn) tune(ctx context.Context) error {
 func (u *turn) try(ctx context.Context, candidate ruleversions.Version, baseline []measured) (err error) {
 	defer func() {
 		if u.c.Status != Kept {
-			err = errors.Join(err, u.restore(context.WithoutCancel(ctx), err))
+			err = errors.Join(err, u.restore(ctx, err))
 		}
 	}()
 	if err := u.step(ctx, Applying, fmt.Sprintf("applying v%d over v%d", candidate.Number, u.champion.Number)); err != nil {
@@ -177,9 +177,12 @@ func (u *turn) keep(ctx context.Context, candidate ruleversions.Version) error {
 	if err := u.confirm(ctx); err != nil {
 		return err
 	}
+	if err := u.Normal(ctx); err != nil { // before the cycle has ended: nobody cleans up after one that has
+		return fmt.Errorf("ending the measuring mode: %w", err)
+	}
 	kept := u.c
 	kept.Status, kept.Why, kept.Finished = Kept, u.c.Verdict.Reason, time.Now()
-	if err := u.saveKept(context.WithoutCancel(ctx), kept); err != nil {
+	if err := u.saveKept(ctx, kept); err != nil {
 		return fmt.Errorf("keeping v%d: %w", candidate.Number, err)
 	}
 	u.c, u.saved = kept, true
@@ -189,12 +192,13 @@ func (u *turn) keep(ctx context.Context, candidate ruleversions.Version) error {
 	return nil
 }
 
-// saveKept stores the end of a kept cycle. A ledger that stumbles does not cost a proved version: it is tried for a while.
-func (u *turn) saveKept(ctx context.Context, kept Cycle) error {
-	ctx, stop := context.WithTimeout(ctx, restoreFor/2)
+// saveKept stores the end of a kept cycle, also after running has ended. A ledger that stumbles does not cost a proved
+// version: it is tried for a while, unless the cycle is not ours any more.
+func (u *turn) saveKept(running context.Context, kept Cycle) error {
+	ctx, stop := lasting(running)
 	defer stop()
-	for {
-		err := attempt(ctx, func(ctx context.Context) error { return u.Ledger.Save(ctx, kept, kept.Why) })
+	for within := patience; ; within *= 2 {
+		err := attempt(ctx, within, func(ctx context.Context) error { return u.Ledger.Save(ctx, kept, kept.Why) })
 		if err == nil {
 			return nil
 		}
@@ -202,7 +206,7 @@ func (u *turn) saveKept(ctx context.Context, kept Cycle) error {
 		if lookErr == nil && p.Accepted == kept.Candidate {
 			return nil
 		}
-		if errors.Is(err, ErrLost) || !pause(ctx, time.Second) {
+		if errors.Is(err, ErrLost) || errors.Is(context.Cause(running), ErrLost) || !pause(ctx, time.Second) {
 			return err
 		}
 	}
@@ -243,10 +247,11 @@ func (u *turn) step(ctx context.Context, s Status, detail string) error {
 // end turns what happened into the cycle's last status and saves it. It outlives ctx.
 func (u *turn) end(ctx context.Context, err error) (Cycle, error) {
 	cause := context.Cause(ctx)
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), restoreFor)
+	ctx, stop := lasting(ctx)
 	defer stop()
 	if !u.saved && (errors.Is(err, ErrLost) || errors.Is(cause, ErrLost)) {
-		return u.c, ErrLost // another instance has ended it already, and may be measuring
+		u.measuring.Store(false) // whoever ends it ends the measuring mode too, and may be measuring by now
+		return u.c, ErrLost
 	}
 	if err := u.Normal(ctx); err != nil {
 		u.Log.Warn("the target is still in measuring mode; trying again", "error", err)
@@ -255,17 +260,18 @@ func (u *turn) end(ctx context.Context, err error) (Cycle, error) {
 		return u.c, nil
 	}
 	still := fmt.Sprintf("v%d is in force", u.champion.Number)
+	judged := err == nil && u.c.Verdict != nil // and the champion is back, whatever came then
 	switch {
 	case errors.Is(err, errNotRestored):
 		u.finish(Failed, err.Error())
+	case judged && !u.c.Status.Ended():
+		u.finish(Status(u.c.Verdict.Outcome), u.c.Verdict.Reason)
 	case errors.Is(cause, ErrCancelled):
 		u.finish(Cancelled, "cancelled; "+still)
 	case cause != nil:
 		u.finish(Interrupted, "the orchestrator was stopped; "+still)
 	case err != nil:
 		u.finish(Failed, err.Error())
-	case u.c.Verdict != nil && !u.c.Status.Ended():
-		u.finish(Status(u.c.Verdict.Outcome), u.c.Verdict.Reason)
 	}
 	if u.c.Verdict != nil && Status(u.c.Verdict.Outcome) != u.c.Status {
 		u.c.Verdict = nil // it did not become one

@@ -310,11 +310,15 @@ func TestAKeptCycleThatHasEndedIsNotLost(t *testing.T) {
 		b := newBench(proposes{algorithm: balance.ExpectedCompletion})
 		b.load.p95 = map[int]float64{1: 200, 2: 100}
 		ctx, cancel := context.WithCancelCause(t.Context())
-		b.ledger.kept = func() { cancel(orchestrator.ErrLost) }
+		var mode steering.Mode
+		b.ledger.kept = func() {
+			mode = b.proxies.mode
+			cancel(orchestrator.ErrLost)
+		}
 		c, err := run(t, b, ctx)
 		require.NoError(t, err)
 		require.Equal(t, orchestrator.Kept, c.Status)
-		require.Equal(t, steering.Mode{Mode: steering.Adaptive, TimeScale: 1}, b.proxies.mode)
+		require.Equal(t, steering.Mode{Mode: steering.Adaptive, TimeScale: 1}, mode, "nobody cleans up after a cycle that has ended")
 	})
 }
 

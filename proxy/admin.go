@@ -192,16 +192,24 @@ func (a *admin) getStatus(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, s)
 }
 
-// putMode sets the mode, and answers what holds.
+// putMode sets the mode, and answers what holds. A Retune-Generation lower than the last is 409, as with a reload.
 func (a *admin) putMode(w http.ResponseWriter, r *http.Request) {
+	generation, err := parseGeneration(r.Header)
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error(), nil)
+		return
+	}
 	var m steering.Mode
 	if !decode(w, r, &m) {
 		return
 	}
-	m, err := a.control.setMode(m, time.Now())
-	if err != nil {
+	m, err = a.control.setMode(m, generation, time.Now())
+	switch {
+	case errors.Is(err, errGeneration):
+		problem(w, http.StatusConflict, err.Error(), nil)
+	case err != nil:
 		problem(w, http.StatusUnprocessableEntity, err.Error(), nil)
-		return
+	default:
+		answer(w, http.StatusOK, m)
 	}
-	answer(w, http.StatusOK, m)
 }

@@ -58,12 +58,9 @@ func parseReload(h http.Header, body []byte) (reload, error) {
 		}
 		req.match = rules.Hash(hash)
 	}
-	if g := h.Get("Retune-Generation"); g != "" {
-		n, err := strconv.ParseInt(g, 10, 64)
-		if err != nil || n < 1 {
-			return req, errors.New("Retune-Generation has to be a whole number from 1")
-		}
-		req.generation = n
+	var err error
+	if req.generation, err = parseGeneration(h); err != nil {
+		return req, err
 	}
 	switch t := h.Get("Retune-Trial"); t {
 	case "", "false":
@@ -73,6 +70,19 @@ func parseReload(h http.Header, body []byte) (reload, error) {
 		return req, errors.New("Retune-Trial has to be true or false")
 	}
 	return req, nil
+}
+
+// parseGeneration reads the orchestrator's generation; 0: by hand.
+func parseGeneration(h http.Header) (int64, error) {
+	g := h.Get("Retune-Generation")
+	if g == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(g, 10, 64)
+	if err != nil || n < 1 {
+		return 0, errors.New("Retune-Generation has to be a whole number from 1")
+	}
+	return n, nil
 }
 
 // reloadProblem says why a reload was refused.

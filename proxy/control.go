@@ -104,13 +104,17 @@ func (c *control) carryOutLocked(d steering.Decision) {
 // leastScale keeps windows long enough for a loop to follow: at least 10 ms.
 const leastScale = 0.01
 
-// setMode sets adaptive or fixed mode, resets for a measurement, scales time.
-func (c *control) setMode(m steering.Mode, now time.Time) (steering.Mode, error) {
+// setMode sets adaptive or fixed mode, resets for a measurement, scales time. A generation lower than the last that an
+// orchestrator has set is refused: whoever sends it has been replaced. 0: by hand.
+func (c *control) setMode(m steering.Mode, generation int64, now time.Time) (steering.Mode, error) {
 	if m.TimeScale > 0 && m.TimeScale < leastScale {
 		return steering.Mode{}, fmt.Errorf("time_scale: %v is below %v", m.TimeScale, leastScale)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if generation != 0 && generation < c.generation {
+		return steering.Mode{}, errGeneration
+	}
 	d, err := c.governor.SetMode(now.UTC(), m)
 	if err != nil {
 		return steering.Mode{}, err

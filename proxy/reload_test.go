@@ -116,6 +116,11 @@ func TestReloadGuards(t *testing.T) {
 	require.Equal(t, two, p.file())
 	require.EqualValues(t, 5, reload(200, two, "Retune-Generation: 5").Generation, "the same again is no conflict")
 	reload(200, three, "Retune-Generation: 6")
+	p.must(200, nil, "PUT", "/alb/mode", `{"time_scale":0.5}`, "Retune-Generation: 6")
+	p.wantProblem(409, "PUT", "/alb/mode", `{"time_scale":1}`, "Retune-Generation: 5")
+	p.wantProblem(400, "PUT", "/alb/mode", `{"time_scale":1}`, "Retune-Generation: x")
+	require.Equal(t, 0.5, p.control.status().Mode.TimeScale, "whoever was replaced changes no mode either")
+	p.must(200, nil, "PUT", "/alb/mode", `{"time_scale":1}`)
 	reload(400, three, "If-Match: abc")
 	reload(400, three, `If-Match: ""`) // no hash is no condition that could hold
 	for _, g := range []string{"x", "0", "-1", "99999999999999999999"} {

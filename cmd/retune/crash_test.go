@@ -9,7 +9,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,30 +20,22 @@ import (
 	"retune/ruleversions"
 )
 
-// gate stands between the orchestrator and the proxy's admin API, and can hold reloads back.
+// gate stands between the orchestrator and the proxy's admin API, and holds back the first request of a kind.
 type gate struct {
 	*httptest.Server
-	held    chan struct{} // closed when a reload is held back
-	release chan struct{}
-	once    sync.Once
+	hold *hold
 }
 
-// newGate lets the first reloads pass: those that bring v1 in line.
-func newGate(t *testing.T, admin string, hold func(*http.Request) bool) *gate {
-	g := &gate{held: make(chan struct{}), release: make(chan struct{})}
+func newGate(t *testing.T, admin string, kind func(*http.Request) bool) *gate {
+	g := &gate{hold: newHold()}
 	through := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: admin})
 	g.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if hold(r) {
-			g.once.Do(func() { close(g.held) })
-			select {
-			case <-g.release:
-			case <-r.Context().Done():
-				return
-			}
+		if kind(r) && !g.hold.stop(r) {
+			return
 		}
 		through.ServeHTTP(rw, r)
 	}))
-	t.Cleanup(func() { close(g.release); g.Close() })
+	t.Cleanup(func() { g.hold.release(); g.Close() })
 	return g
 }
 
@@ -66,92 +57,18 @@ func (w *town) wholeHistory(id int64, versions int) {
 	w.ended(next, 20*time.Second)
 }
 
-func TestKill9OfTheOrchestrator(t *testing.T) {
-	for _, state := range []orchestrator.Status{orchestrator.Baseline, orchestrator.Generating, orchestrator.Applying, orchestrator.Settling, orchestrator.Verifying} {
-		t.Run(string(state), func(t *testing.T) {
-			t.Parallel()
-			w := newTown(t)
-			w.startBackends()
-			w.startProxy()
-			var more []string
-			versions := 1
-			if state == orchestrator.Generating { // a model that never answers
-				model := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-				t.Cleanup(model.CloseClientConnections)
-				more = []string{"--openai-base-url", model.URL}
-			}
-			var g *gate
-			if state == orchestrator.Applying { // a reload that never returns
-				g = newGate(t, w.admin, func(r *http.Request) bool {
-					return r.Method == http.MethodPost && r.Header.Get("Retune-Trial") == "true"
-				})
-				w.adminBy = strings.TrimPrefix(g.URL, "http://")
-			}
-			w.startOrchestrator(more...)
-			var id int64
-			if state == orchestrator.Generating {
-				id = w.ask(map[string]any{"profile": "quick", "driver": "builtin", "generator": "openai", "scenarios": []string{"short"}})
-			} else {
-				id = w.propose(everywhere(balance.ExpectedCompletion), false, "short")
-			}
-			w.reaches(id, state, cycleLasts)
-			if g != nil {
-				<-g.held
-			}
-			w.kill("orchestrator")
-			if g != nil {
-				w.adminBy = w.admin
-			}
-
-			w.startOrchestrator()
-			c := w.ended(id, 10*time.Second)
-			require.Equal(t, orchestrator.Interrupted, c.Status)
-			w.champion(1)
-			if state == orchestrator.Applying || state == orchestrator.Settling || state == orchestrator.Verifying {
-				versions = 2
-			}
-			w.wholeHistory(id, versions)
-		})
-	}
-}
-
-func TestKill9OfTheProxyDuringATrial(t *testing.T) {
-	for _, state := range []orchestrator.Status{orchestrator.Baseline, orchestrator.Settling, orchestrator.Verifying} {
-		t.Run(string(state), func(t *testing.T) {
-			t.Parallel()
-			w := newTown(t)
-			w.startAll()
-			id := w.propose(everywhere(balance.ExpectedCompletion), false, "short")
-			w.reaches(id, state, cycleLasts)
-			w.underLoad(id) // between two runs a restart would do no harm
-			w.kill("proxy")
-			w.startProxy() // as its supervisor does
-			c := w.ended(id, time.Minute)
-			require.Equal(t, orchestrator.Failed, c.Status)
-			w.champion(1)
-		})
-	}
-}
-
-func TestKill9OfPostgresDuringATrial(t *testing.T) {
-	for _, state := range []orchestrator.Status{orchestrator.Baseline, orchestrator.Settling, orchestrator.Verifying} {
-		t.Run(string(state), func(t *testing.T) {
-			t.Parallel()
-			w := newTown(t)
-			w.startAll()
-			id := w.propose(everywhere(balance.ExpectedCompletion), false, "short")
-			w.reaches(id, state, cycleLasts)
-			require.NoError(t, syscall.Kill(w.postmaster(), syscall.SIGKILL))
-			c := w.ended(id, time.Minute)
-			require.Contains(t, []orchestrator.Status{orchestrator.Failed, orchestrator.Interrupted}, c.Status, c.Why)
-			w.champion(1)
-			versions := 2
-			if state == orchestrator.Baseline {
-				versions = 1
-			}
-			w.wholeHistory(id, versions)
-		})
-	}
+// A Postgres of the orchestrator's own is started again by it.
+func TestKill9OfItsOwnPostgresDuringATrial(t *testing.T) {
+	w := newTown(t)
+	w.startAll()
+	id := w.propose(everywhere(balance.ExpectedCompletion), false, "short")
+	w.reaches(id, orchestrator.Settling, cycleLasts)
+	require.NoError(t, syscall.Kill(w.postmaster(), syscall.SIGKILL))
+	c := w.ended(id, time.Minute)
+	require.Equal(t, orchestrator.Interrupted, c.Status, c.Why)
+	require.Equal(t, "the session with Postgres was lost during the trial; v1 was put back in force", c.Why)
+	w.champion(1)
+	w.wholeHistory(id, 2)
 }
 
 // postmaster is the process number of the town's Postgres.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"retune/orchestrator"
+	"retune/orchestrator/postgres/managed"
 	"retune/orchestrator/target"
 	"retune/proxy/rules"
 	"retune/proxy/steering"
@@ -60,6 +62,9 @@ type town struct {
 	web                     string
 	api                     *apiClient
 	alb                     *target.ALB
+	env                     []string        // of every process, beside our own
+	postgres                *managed.Server // one that is not the orchestrator's own; nil: it has its own
+	relay                   *relay          // between the orchestrators and it
 
 	mu    sync.Mutex
 	procs map[string]*process
@@ -67,13 +72,36 @@ type town struct {
 
 type process struct {
 	cmd  *exec.Cmd
-	log  *bytes.Buffer
+	log  *transcript
 	done chan struct{}
+}
+
+// transcript is what a process says, readable while it lives.
+type transcript struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (t *transcript) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.all.Write(b)
+}
+
+func (t *transcript) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.all.String()
 }
 
 // shortShape is a scenario that takes two seconds under the quick profile: enough requests to be evidence.
 const shortShape = `{"name":"short","description":"A constant rate, for tests.","clients":50,
 	"phases":[{"name":"constant","duration":"10s","from":80,"to":80}]}`
+
+// failingShape is the same with a backend that is down for most of it.
+const failingShape = `{"name":"failing","description":"A constant rate while a backend is down, for tests.","clients":50,
+	"phases":[{"name":"constant","duration":"10s","from":80,"to":80}],
+	"events":[{"at":"1s","action":"fail","backend":"server-4"},{"at":"9s","action":"revive","backend":"server-4"}]}`
 
 func newTown(t *testing.T) *town {
 	t.Helper()
@@ -86,6 +114,9 @@ func newTown(t *testing.T) *town {
 	w := &town{t: t, dir: dir, back: addrs[:4], traffic: addrs[4], admin: addrs[5], adminBy: addrs[5], web: addrs[6], procs: map[string]*process{}}
 	require.NoError(t, os.MkdirAll(w.path("scenarios"), 0o755))
 	require.NoError(t, os.WriteFile(w.path("scenarios", "short.json"), []byte(shortShape), 0o644))
+	require.NoError(t, os.WriteFile(w.path("scenarios", "failing.json"), []byte(failingShape), 0o644))
+	require.NoError(t, os.Mkdir(w.path("tmp"), 0o755))
+	w.env = []string{"TMPDIR=" + w.path("tmp")} // where load drivers work: so their process shows whose they are
 	w.api, err = serverFlags{Server: "http://" + w.web}.client()
 	require.NoError(t, err)
 	w.alb, err = target.New([]string{"http://" + w.admin}, "")
@@ -104,8 +135,8 @@ func (w *town) start(name string, args ...string) *process {
 
 func (w *town) startProgram(program, name string, args ...string) *process {
 	w.t.Helper()
-	p := &process{cmd: exec.Command(program, args...), log: &bytes.Buffer{}, done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), "RETUNE_LOG_FORMAT=text")
+	p := &process{cmd: exec.Command(program, args...), log: &transcript{}, done: make(chan struct{})}
+	p.cmd.Env = append(append(os.Environ(), "RETUNE_LOG_FORMAT=text"), w.env...)
 	p.cmd.Stderr, p.cmd.Stdout = p.log, p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(w.t, p.cmd.Start())
@@ -138,12 +169,16 @@ func (w *town) startProxy(weights ...string) {
 }
 
 func (w *town) startOrchestrator(more ...string) {
-	args := []string{"serve", "--web", w.web, "--data", w.path("data"), "--proxy-admin", "http://" + w.adminBy, "--target", "http://" + w.traffic, "--scenario-dir", w.path("scenarios")}
+	w.startOrchestratorAs("orchestrator", w.web, more...)
+}
+
+func (w *town) startOrchestratorAs(name, web string, more ...string) {
+	args := []string{"serve", "--web", web, "--data", w.path("data"), "--proxy-admin", "http://" + w.adminBy, "--target", "http://" + w.traffic, "--scenario-dir", w.path("scenarios")}
 	for id, url := range demoControls(w.back) {
 		args = append(args, "--control", id+"="+url)
 	}
-	w.start("orchestrator", append(args, more...)...)
-	w.answers("http://" + w.web + "/healthz")
+	w.start(name, append(args, more...)...)
+	w.answers("http://" + web + "/healthz")
 }
 
 // startAll brings up the whole town.
@@ -153,43 +188,41 @@ func (w *town) startAll() {
 	w.startOrchestrator()
 }
 
+func (w *town) process(name string) *process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.procs[name]
+}
+
 // kill is kill -9; it waits for the end of the role and of its load driver.
 func (w *town) kill(name string) {
 	w.t.Helper()
-	w.mu.Lock()
-	p := w.procs[name]
-	w.mu.Unlock()
-	loads := loadDrivers(p.cmd.Process.Pid)
+	p := w.process(name)
 	require.NoError(w.t, p.cmd.Process.Kill())
 	<-p.done
-	w.until("no load driver is left over", 5*time.Second, func() bool {
-		return !slices.ContainsFunc(loads, func(pid string) bool { return isLoadDriver(pid) })
-	})
+	if strings.HasPrefix(name, "orchestrator") {
+		w.until("no load driver is left over", 5*time.Second, func() bool { return len(w.loadDrivers()) == 0 })
+	}
 }
 
-// loadDrivers are the process numbers of the load drivers that a process has started. Only Linux can tell.
-func loadDrivers(parent int) (all []string) {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
-	for _, t := range threads {
-		pids, _ := os.ReadFile(t)
-		for _, pid := range strings.Fields(string(pids)) {
-			if isLoadDriver(pid) {
-				all = append(all, pid)
-			}
+// loadDrivers are the process numbers of the town's load drivers, whosever children they are. Only Linux can tell.
+func (w *town) loadDrivers() (all []int) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*/cwd")
+	for _, dir := range dirs {
+		at, _ := os.Readlink(dir)
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(dir), "cmdline"))
+		args := strings.Split(string(line), "\x00")
+		if strings.HasPrefix(at, w.path("tmp")+"/") && len(args) > 1 && args[1] == "load" {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(dir)))
+			all = append(all, pid)
 		}
 	}
 	return all
 }
 
-func isLoadDriver(pid string) bool {
-	line, _ := os.ReadFile("/proc/" + pid + "/cmdline")
-	args := strings.Split(string(line), "\x00")
-	return len(args) > 1 && args[1] == "load"
-}
-
-// stop ends everything, the orchestrator first, and shows the logs of a test that failed.
+// stop ends everything that runs, the orchestrator first, and shows the logs of a test that failed.
 func (w *town) stop() {
-	order := []string{"orchestrator", "proxy"}
+	order := []string{"orchestrator", "orchestrator-2", "proxy"}
 	for name := range w.procs {
 		if !slices.Contains(order, name) {
 			order = append(order, name)
@@ -200,6 +233,7 @@ func (w *town) stop() {
 		if p == nil {
 			continue
 		}
+		p.cmd.Process.Signal(syscall.SIGCONT) // a test that failed may have left it stopped
 		p.cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-p.done:
@@ -211,6 +245,7 @@ func (w *town) stop() {
 		if w.t.Failed() {
 			w.t.Logf("%s said:\n%s", name, p.log)
 		}
+		delete(w.procs, name)
 	}
 }
 

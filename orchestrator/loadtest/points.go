@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -12,11 +13,15 @@ import (
 // flushTime is how often points are written, as k6 does it.
 const flushTime = 200 * time.Millisecond
 
+// readTime is how long the reader may sleep. One that sleeps longer is stopped, and another orchestrator may be about to
+// load the target.
+const readTime = 10 * time.Second
+
 // points writes the stream's lines in k6's form, from a goroutine of its own: a reader that sleeps does not hold the
 // load up. What it has not read yet stays in memory.
 type points struct {
 	w      io.Writer
-	failed func(error) // called once, when w can't be written
+	failed func(error) // called when w can't be written
 	mu     sync.Mutex
 	buffer []byte // guarded by mu
 	stop   chan struct{}
@@ -50,7 +55,10 @@ func (p *points) flushing() error {
 		full := p.buffer
 		p.buffer = spare[:0]
 		p.mu.Unlock()
-		if _, err := p.w.Write(full); err != nil && len(full) > 0 {
+		late := time.AfterFunc(readTime, func() { p.failed(errors.New("nobody reads the stream")) })
+		_, err := p.w.Write(full)
+		late.Stop()
+		if err != nil && len(full) > 0 {
 			p.failed(err)
 			return err
 		}

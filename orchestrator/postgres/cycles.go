@@ -65,12 +65,9 @@ func (s *Store) Save(ctx context.Context, c orchestrator.Cycle, detail string) e
 				return err
 			}
 		}
-		old, err := q.LockCycle(ctx, c.ID)
+		old, err := s.own(ctx, q, c.ID)
 		if err != nil {
-			return found(err)
-		}
-		if !s.mine(old) {
-			return orchestrator.ErrLost
+			return err
 		}
 		if err := updateCycle(ctx, q, c); err != nil {
 			return err
@@ -93,6 +90,18 @@ func (s *Store) Save(ctx context.Context, c orchestrator.Cycle, detail string) e
 func (s *Store) mine(c queries.Cycle) bool {
 	me := s.instance()
 	return me != 0 && value(c.Owner) == me && c.FinishedAt == nil
+}
+
+// own locks a cycle that runs here, and returns it as it is stored; ErrLost when it runs elsewhere or has ended.
+func (s *Store) own(ctx context.Context, q *queries.Queries, id int64) (queries.Cycle, error) {
+	c, err := q.LockCycle(ctx, id)
+	if err != nil {
+		return c, fmt.Errorf("cycle %d: %w", id, found(err))
+	}
+	if !s.mine(c) {
+		return c, orchestrator.ErrLost
+	}
+	return c, nil
 }
 
 func updateCycle(ctx context.Context, q *queries.Queries, c orchestrator.Cycle) error {

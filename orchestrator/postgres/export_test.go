@@ -12,3 +12,6 @@ func (s *Store) Session() *pgx.Conn { return s.session.conn }
 
 // Pooled is one of the pool's connections.
 func (s *Store) Pooled(ctx context.Context) (*pgxpool.Conn, error) { return s.pool.Acquire(ctx) }
+
+// Silence is after which a session is ended.
+const Silence = silence

@@ -109,3 +109,6 @@ func killSession(t *testing.T, c *pgx.Conn, instance int64) {
 		  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, instance).Scan(&ended))
 	require.True(t, ended)
 }
+
+// clean is a target that needs no cleaning up.
+func clean(context.Context, []orchestrator.Cycle) error { return nil }

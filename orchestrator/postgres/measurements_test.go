@@ -191,7 +191,8 @@ func TestNoiseIsWhatEqualArmsScatter(t *testing.T) {
 	elsewhere, err := postgres.Open(t.Context(), dsn, postgres.Options{Machine: "bench-2"})
 	require.NoError(t, err)
 	defer elsewhere.Close()
-	save(elsewhere, noisy(tune.ID, champion, 3, 900, 900, 0.9))
+	end(t, s, tune, orchestrator.Failed)
+	save(elsewhere, noisy(running(t, elsewhere).ID, champion, 3, 900, 900, 0.9))
 
 	got, err := s.Noise(t.Context(), loadtest.Quick, loadtest.Builtin)
 	require.NoError(t, err)
@@ -238,7 +239,7 @@ func TestTheStoreSurvivesItsServersDeath(t *testing.T) {
 	require.NoError(t, syscall.Kill(server.Pid(), syscall.SIGKILL))
 	<-lost
 	require.Eventually(t, func() bool {
-		ended, err := s.Reclaim(t.Context())
+		ended, err := s.Reclaim(t.Context(), clean)
 		return err == nil && len(ended) == 1
 	}, patience, 20*time.Millisecond)
 	p, err := s.Pointer(t.Context())

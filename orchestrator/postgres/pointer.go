@@ -26,8 +26,9 @@ func toPointer(p queries.PointerRow) orchestrator.Pointer {
 }
 
 // Move changes the pointer and records it, in one transaction. What changes nothing is no change: the generation
-// stays. Accept takes a new generation although the same version goes on: its order is not a trial any more, so the
-// proxies have to hear of it.
+// stays. Two take a new one although the same version may go on: an accept, whose order is not a trial any more, so that
+// the proxies have to hear of it; and a crash rollback, after which proxies refuse what the instance that is gone, or
+// only was thought to be, still sends them.
 //
 // ErrTrial when another cycle's trial is on, ErrLost when m.Cycle is not running here, ErrNotFound for an unknown
 // version, ErrStale for a trial against another champion than the cycle's, ErrInvalid for a move that makes no sense now.
@@ -80,7 +81,7 @@ func (s *Store) move(ctx context.Context, q *queries.Queries, m orchestrator.Mov
 	if err != nil {
 		return orchestrator.Pointer{}, err
 	}
-	if next == now {
+	if next == now && m.Kind != orchestrator.MoveCrashRollback {
 		return toPointer(queries.PointerRow(row)), nil
 	}
 	if err := record(ctx, q, now, next, row.Generation+1, m); err != nil {
@@ -119,13 +120,10 @@ func (s *Store) mayMove(ctx context.Context, q *queries.Queries, now force, m or
 		}
 		return nil
 	}
-	c, err := q.LockCycle(ctx, m.Cycle)
-	if err != nil {
-		return fmt.Errorf("cycle %d: %w", m.Cycle, found(err))
-	}
+	c, err := s.own(ctx, q, m.Cycle)
 	orphan := m.Kind == orchestrator.MoveCrashRollback && c.FinishedAt != nil
-	if !orphan && !s.mine(c) {
-		return orchestrator.ErrLost
+	if err != nil && !orphan {
+		return err
 	}
 	if now.trial != 0 && now.trial != m.Cycle {
 		return fmt.Errorf("%w: cycle %d tries v%d", orchestrator.ErrTrial, now.trial, now.candidate)
@@ -197,7 +195,8 @@ func (s *Store) Activations(ctx context.Context, limit int) ([]orchestrator.Acti
 	return list, nil
 }
 
-// crashRollback undoes the trial of a cycle whose process is gone. Without a trial of its own nothing happens.
+// crashRollback undoes the trial of a cycle whose process is gone. Before the first version, and in another's trial,
+// nothing happens.
 func (s *Store) crashRollback(ctx context.Context, q *queries.Queries, cycle int64) error {
 	m := orchestrator.Move{Kind: orchestrator.MoveCrashRollback, Cycle: cycle, Actor: "retune", Reason: "its process ended before a verdict"}
 	_, err := s.move(ctx, q, m)

@@ -254,7 +254,7 @@ func TestADeadCyclesTrialIsUndone(t *testing.T) {
 			}
 			killSession(t, conn, c.Owner)
 			heir := open(t, dsn)
-			_, err := heir.Reclaim(t.Context())
+			_, err := heir.Reclaim(t.Context(), clean)
 			require.NoError(t, err)
 			got := pointer(t, heir)
 			got.generation = 0
@@ -263,7 +263,7 @@ func TestADeadCyclesTrialIsUndone(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, after.Status.Ended())
 			generation := pointer(t, heir).generation
-			_, err = heir.Reclaim(t.Context())
+			_, err = heir.Reclaim(t.Context(), clean)
 			require.NoError(t, err)
 			require.Equal(t, generation, pointer(t, heir).generation, "once is enough")
 		})

@@ -7,7 +7,10 @@
 //
 //	Store.Listen ── session: advisory lock + LISTEN ── Wake, Lost
 //	Store.Claim ─▶ owner ─▶ Save … Save(ended)
-//	                 └─ dies ─▶ Reclaim by another: interrupted + crash_rollback
+//	                 └─ dies ─▶ Reclaim by another: crash_rollback, clean up, interrupted
+//
+// A process that is stopped but not dead keeps its socket. Its session is ended by the next instance that looks, once
+// it has said nothing for 12 s.
 //
 // Rule versions are append-only, their numbers gapless. The pointer is one row that is only changed under its lock
 // (Move); its generation grows with each change, and proxies refuse a lower one.
@@ -63,7 +66,8 @@ type Store struct {
 	wake    chan struct{}
 
 	mu      sync.Mutex
-	session session // guarded by mu
+	session session      // guarded by mu
+	former  map[int]bool // guarded by mu: instance numbers under which sessions of this store were lost
 }
 
 const (
@@ -101,7 +105,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to Postgres: %w", err)
 	}
-	s := &Store{options: o, log: o.Log, pool: pool, q: queries.New(pool), wake: make(chan struct{}, 1)}
+	s := &Store{options: o, log: o.Log, pool: pool, q: queries.New(pool), wake: make(chan struct{}, 1), former: map[int]bool{}}
 	if err := s.join(ctx); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("opening a session with Postgres: %w", err)

@@ -35,68 +35,160 @@ func (s *Store) Claim(ctx context.Context) (c orchestrator.Cycle, claimed bool, 
 	return orchestrator.Cycle{}, false, fmt.Errorf("claiming a cycle: %w", err)
 }
 
-// Reclaim ends the cycles of instances that are gone as interrupted, and undoes their trials in the same transaction.
-// It returns those that it ended. A trial that outlived its cycle is undone as well.
-func (s *Store) Reclaim(ctx context.Context) (ended []orchestrator.Cycle, err error) {
+// Reclaim ends the cycles of instances that are gone, as interrupted, or as cancelled where that was asked for. In one
+// transaction it takes them over and undoes their trials; then it calls cleanUp, while their target is still taken, so
+// that nothing else runs on it; then it ends them, saying so where cleanUp failed. If this instance dies in between, the
+// next one begins anew. It returns those that it ended. A trial that outlived its cycle is undone as well.
+func (s *Store) Reclaim(ctx context.Context, cleanUp func(context.Context, []orchestrator.Cycle) error) ([]orchestrator.Cycle, error) {
 	if due, err := s.reclaimable(ctx); err != nil || !due {
 		return nil, err
 	}
+	var taken []orchestrator.Cycle
+	err := s.tx(ctx, func(q *queries.Queries) (err error) {
+		taken, err = s.takeOver(ctx, q)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("taking over the cycles of instances that are gone: %w", err)
+	}
+	s.adopt(taken)
+	if len(taken) == 0 {
+		return nil, nil
+	}
+	unclean := cleanUp(ctx, taken)
+	var ended []orchestrator.Cycle
 	err = s.tx(ctx, func(q *queries.Queries) (err error) {
-		ended, err = s.reclaim(ctx, q)
+		ended, err = s.endTaken(ctx, q, taken, unclean)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("ending the cycles of instances that are gone: %w", err)
 	}
+	s.adopt(nil)
 	return ended, nil
 }
 
-// reclaimable looks without a lock: most times there is nothing to do.
+// adopt remembers the cycles that are about to be ended: they are this instance's now, so that no other ends them.
+func (s *Store) adopt(cycles []orchestrator.Cycle) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.session.adopted = nil
+	for _, c := range cycles {
+		if c.Owner == int64(s.session.instance) { // else the session was lost meanwhile, and they are anybody's
+			s.session.adopted = append(s.session.adopted, c.ID)
+		}
+	}
+}
+
+// reclaimable looks without a lock, as most times there is nothing to do. It ends the sessions of those that keep theirs
+// but are not alive: their cycles are found at the next look.
 func (s *Store) reclaimable(ctx context.Context) (bool, error) {
-	dead, err := s.q.DeadCycles(ctx)
+	patience := silence.Seconds()
+	silent, err := s.q.EndSilentSessions(ctx, queries.EndSilentSessionsParams{Me: null(s.instance()), Silence: &patience})
 	if err != nil {
-		return false, fmt.Errorf("looking for cycles of instances that are gone: %w", err)
+		return false, fmt.Errorf("looking for instances that do not speak: %w", err)
+	}
+	for _, other := range silent {
+		s.log.Warn("an instance that owns a cycle says nothing; its session was ended", "instance", value(other.Instance), "for", silence)
+	}
+	due, err := s.due(ctx, s.q)
+	if err != nil {
+		return false, err
 	}
 	stray, err := s.q.StrayTrial(ctx)
 	if err != nil {
 		return false, fmt.Errorf("looking for a trial without a cycle: %w", err)
 	}
-	return stray || len(dead) > 0, nil
+	return stray || len(due) > 0, nil
 }
 
-func (s *Store) reclaim(ctx context.Context, q *queries.Queries) (ended []orchestrator.Cycle, err error) {
+// due are the cycles to be ended: those whose owner is gone, and those that this instance took over before.
+func (s *Store) due(ctx context.Context, q *queries.Queries) ([]int64, error) {
+	dead, err := q.DeadCycles(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("looking for cycles of instances that are gone: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append(dead, s.session.adopted...), nil
+}
+
+// takeOver makes the cycles of instances that are gone this one's, as they stood, and undoes their trials.
+func (s *Store) takeOver(ctx context.Context, q *queries.Queries) (taken []orchestrator.Cycle, err error) {
+	me := s.instance()
+	if me == 0 {
+		return nil, errNoSession
+	}
 	p, err := q.LockPointer(ctx)
 	if err != nil && !errors.Is(found(err), orchestrator.ErrNotFound) {
 		return nil, err
 	}
-	dead, err := q.DeadCycles(ctx) // again: under the lock nobody else ends them
+	due, err := s.due(ctx, q) // again: under the lock nobody else takes them over
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range dead {
-		if _, err := q.LockCycle(ctx, id); err != nil {
+	for _, id := range due {
+		old, err := q.LockCycle(ctx, id)
+		if err != nil {
 			return nil, err
 		}
-		c, err := endCycle(ctx, q, id, orchestrator.Interrupted, interruptedWhy(id, value(p.TrialCycle), p.Accepted))
+		if old.FinishedAt != nil {
+			continue
+		}
+		why := s.goneWhy(old, value(p.TrialCycle) == id, p.Accepted)
+		row, err := q.AdoptCycle(ctx, queries.AdoptCycleParams{ID: id, Owner: me, Why: why})
+		if err != nil {
+			return nil, err
+		}
+		c, err := toCycle(row)
+		if err := errors.Join(err, s.crashRollback(ctx, q, id)); err != nil {
+			return nil, err
+		}
+		taken = append(taken, c)
+	}
+	stray, err := q.StrayTrial(ctx)
+	if err != nil || !stray {
+		return taken, err
+	}
+	return taken, s.crashRollback(ctx, q, value(p.TrialCycle))
+}
+
+// endTaken ends the cycles that were taken over. cleanUp's error is part of why.
+func (s *Store) endTaken(ctx context.Context, q *queries.Queries, taken []orchestrator.Cycle, unclean error) (ended []orchestrator.Cycle, err error) {
+	for _, c := range taken {
+		if _, err := s.own(ctx, q, c.ID); err != nil {
+			return nil, err
+		}
+		status, why := orchestrator.Interrupted, c.Why
+		if c.CancelRequested {
+			status, why = orchestrator.Cancelled, "cancelled; "+why
+		}
+		if unclean != nil {
+			why += fmt.Sprintf("; the target has not confirmed it yet: %v", unclean)
+		}
+		c, err := endCycle(ctx, q, c.ID, status, why)
 		if err != nil {
 			return nil, err
 		}
 		ended = append(ended, c)
 	}
-	stray, err := q.StrayTrial(ctx)
-	if err != nil || !stray {
-		return ended, err
-	}
-	return ended, s.crashRollback(ctx, q, value(p.TrialCycle))
+	return ended, nil
 }
 
-// interruptedWhy says what becomes of the rules.
-func interruptedWhy(cycle, trial int64, champion int) string {
-	switch {
-	case cycle == trial:
-		return fmt.Sprintf("its process ended during the trial; v%d was put back in force", champion)
-	case champion != 0:
-		return fmt.Sprintf("its process ended; v%d stays in force", champion)
+// goneWhy says what became of a cycle's process and of the rules.
+func (s *Store) goneWhy(c queries.Cycle, onTrial bool, champion int) string {
+	s.mu.Lock()
+	ours := s.former[value(c.Owner)]
+	s.mu.Unlock()
+	what := "its process ended"
+	if ours {
+		what = "the session with Postgres was lost"
 	}
-	return "its process ended"
+	switch {
+	case onTrial:
+		return fmt.Sprintf("%s during the trial; v%d was put back in force", what, champion)
+	case champion != 0:
+		return fmt.Sprintf("%s; v%d stays in force", what, champion)
+	}
+	return what
 }

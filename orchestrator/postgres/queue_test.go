@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -196,12 +197,12 @@ func TestAnInstanceThatLostItsSessionIsFencedOff(t *testing.T) {
 	s, conn, dsn := seeded(t)
 	c, _ := onTrial(t, s)
 	heir := open(t, dsn)
-	none, err := heir.Reclaim(t.Context())
+	none, err := heir.Reclaim(t.Context(), clean)
 	require.NoError(t, err)
 	require.Empty(t, none, "its owner lives")
 
 	killSession(t, conn, c.Owner)
-	ended, err := heir.Reclaim(t.Context())
+	ended, err := heir.Reclaim(t.Context(), clean)
 	require.NoError(t, err)
 	require.Len(t, ended, 1)
 	require.Equal(t, orchestrator.Interrupted, ended[0].Status)
@@ -229,7 +230,7 @@ func TestClosingAnInstanceFreesItsCycles(t *testing.T) {
 	leaving.Close()
 	heir := open(t, dsn)
 	require.Eventually(t, func() bool { // the server notices a closed socket by itself
-		ended, err := heir.Reclaim(t.Context())
+		ended, err := heir.Reclaim(t.Context(), clean)
 		return err == nil && len(ended) == 1 && ended[0].ID == c.ID
 	}, patience, 10*time.Millisecond)
 }
@@ -267,7 +268,7 @@ func TestALostSessionIsToldAndOpenedAgainUnderAnotherNumber(t *testing.T) {
 	}, patience, 10*time.Millisecond)
 	_, err := s.CancelRequested(t.Context(), c.ID)
 	require.ErrorIs(t, err, orchestrator.ErrLost, "a new number does not own what the old one did")
-	ended, err := s.Reclaim(t.Context())
+	ended, err := s.Reclaim(t.Context(), clean)
 	require.NoError(t, err)
 	require.Len(t, ended, 1, "an instance reclaims its own former cycle too")
 	select {
@@ -372,4 +373,115 @@ func TestCyclesAreListedNewestFirst(t *testing.T) {
 	require.Equal(t, ids[0], list[0].ID)
 	_, err = s.Cycle(t.Context(), 99)
 	require.ErrorIs(t, err, orchestrator.ErrNotFound)
+}
+
+func TestReclaimCleansUpWhileTheTargetIsTaken(t *testing.T) {
+	s, conn, dsn := seeded(t)
+	c, _ := onTrial(t, s)
+	killSession(t, conn, c.Owner)
+	heir, third := open(t, dsn), open(t, dsn)
+	_, err := conn.Exec(t.Context(), `INSERT INTO cycle (kind, trigger, target, profile, generator, driver, limits)
+		VALUES ('tune', 'schedule', 'proxy', 'quick', 'local', 'auto', '{}')`)
+	require.NoError(t, err)
+	called := 0
+	ended, err := heir.Reclaim(t.Context(), func(ctx context.Context, gone []orchestrator.Cycle) error {
+		called++
+		require.Equal(t, c.ID, gone[0].ID)
+		p, err := heir.Pointer(ctx)
+		require.NoError(t, err)
+		require.Equal(t, []int64{1, 1, 0}, []int64{int64(p.Accepted), int64(p.Desired), p.Trial}, "the champion is desired")
+		_, claimed, err := third.Claim(ctx)
+		require.NoError(t, err)
+		require.False(t, claimed, "nothing runs before the target is clean")
+		again, err := third.Reclaim(ctx, clean)
+		require.NoError(t, err)
+		require.Empty(t, again, "its owner is the heir, which lives")
+		require.ErrorIs(t, s.Save(ctx, c, "still here"), orchestrator.ErrLost)
+		return errors.New("proxy out of reach")
+	})
+	require.NoError(t, err)
+	require.Equal(t, 1, called)
+	require.Equal(t, "its process ended during the trial; v1 was put back in force; the target has not confirmed it yet: proxy out of reach", ended[0].Why)
+	_, claimed, err := third.Claim(t.Context())
+	require.NoError(t, err)
+	require.True(t, claimed)
+}
+
+// An heir that dies while it cleans up leaves the cycle to the next, which cleans up again.
+func TestAReclaimThatDiesIsMadeAgain(t *testing.T) {
+	s, conn, dsn := seeded(t)
+	c, _ := onTrial(t, s)
+	killSession(t, conn, c.Owner)
+	heir := open(t, dsn)
+	_, err := heir.Reclaim(t.Context(), func(ctx context.Context, gone []orchestrator.Cycle) error {
+		killSession(t, conn, gone[0].Owner)
+		heir.Close() // it dies
+		return nil
+	})
+	require.Error(t, err)
+	called := 0
+	ended, err := open(t, dsn).Reclaim(t.Context(), func(context.Context, []orchestrator.Cycle) error { called++; return nil })
+	require.NoError(t, err)
+	require.Len(t, ended, 1)
+	require.Equal(t, 1, called)
+	require.Equal(t, "its process ended during the trial; v1 was put back in force", ended[0].Why, "as the first heir saw it")
+}
+
+func TestAReclaimThatCouldNotBeRecordedIsMadeAgain(t *testing.T) {
+	s, conn, dsn := seeded(t)
+	c, _ := onTrial(t, s)
+	killSession(t, conn, c.Owner)
+	heir := open(t, dsn)
+	ctx, stop := context.WithCancel(t.Context())
+	_, err := heir.Reclaim(ctx, func(context.Context, []orchestrator.Cycle) error { stop(); return nil })
+	require.Error(t, err)
+	ended, err := heir.Reclaim(t.Context(), clean)
+	require.NoError(t, err)
+	require.Len(t, ended, 1)
+	require.Equal(t, orchestrator.Interrupted, ended[0].Status)
+	none, err := heir.Reclaim(t.Context(), clean)
+	require.NoError(t, err)
+	require.Empty(t, none)
+}
+
+func TestACycleThatWasToBeCancelledEndsAsCancelled(t *testing.T) {
+	s, conn, dsn := seeded(t)
+	c, _ := onTrial(t, s)
+	require.NoError(t, s.Cancel(t.Context(), c.ID, "ada"))
+	killSession(t, conn, c.Owner)
+	ended, err := open(t, dsn).Reclaim(t.Context(), clean)
+	require.NoError(t, err)
+	require.Equal(t, orchestrator.Cancelled, ended[0].Status)
+	require.Equal(t, "cancelled; its process ended during the trial; v1 was put back in force", ended[0].Why)
+}
+
+// What a gone instance may still send the proxies is older than the pointer, also when it had no trial.
+func TestReclaimTakesANewGeneration(t *testing.T) {
+	s, conn, dsn := seeded(t)
+	c := running(t, s)
+	before := pointer(t, s)
+	killSession(t, conn, c.Owner)
+	_, err := open(t, dsn).Reclaim(t.Context(), clean)
+	require.NoError(t, err)
+	require.Greater(t, pointer(t, s).generation, before.generation)
+}
+
+// A process that is stopped keeps its connection and its lock, and says nothing.
+func TestTheSessionOfASilentInstanceIsEnded(t *testing.T) {
+	s, conn, dsn := seeded(t) // nobody listens for it, so it says nothing
+	c := running(t, s)
+	heir := listening(t, dsn)
+	alive := listening(t, dsn)
+	_, err := conn.Exec(t.Context(), `INSERT INTO cycle (kind, trigger, target, profile, generator, driver, limits)
+		VALUES ('tune', 'cli', 'elsewhere', 'quick', 'local', 'auto', '{}')`)
+	require.NoError(t, err)
+	other, claimed, err := alive.Claim(t.Context())
+	require.NoError(t, err)
+	require.True(t, claimed)
+	require.Eventually(t, func() bool {
+		ended, err := heir.Reclaim(t.Context(), clean)
+		return err == nil && len(ended) == 1 && ended[0].ID == c.ID
+	}, postgres.Silence+patience, 100*time.Millisecond)
+	_, err = alive.CancelRequested(t.Context(), other.ID)
+	require.NoError(t, err, "one that speaks keeps its cycle")
 }

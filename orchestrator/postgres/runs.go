@@ -12,11 +12,14 @@ import (
 	"retune/orchestrator/postgres/queries"
 )
 
-// SaveRun stores a run with its series and returns its number.
+// SaveRun stores a run with its series and returns its number. ErrLost when its cycle is not this instance's any more.
 func (s *Store) SaveRun(ctx context.Context, r orchestrator.Run) (id int64, err error) {
 	p, err := s.runParams(r)
 	if err == nil {
 		err = s.tx(ctx, func(q *queries.Queries) (err error) {
+			if _, err := s.own(ctx, q, r.CycleID); err != nil {
+				return err
+			}
 			if id, err = q.InsertRun(ctx, p); err != nil {
 				return err
 			}

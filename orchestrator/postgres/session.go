@@ -13,8 +13,13 @@ import (
 
 const (
 	tick         = 2 * time.Second // the net below LISTEN, and how often the session is checked
-	pingPatience = 5 * time.Second // a session that does not answer for so long is lost
+	pingPatience = 3 * time.Second // a session that does not answer for so long is lost
+	joinPatience = 10 * time.Second
 	joinRetry    = 200 * time.Millisecond
+
+	// silence is after which another instance ends the session of one that owns a cycle: its process is stopped, or its
+	// machine is. One that lives speaks every tick, and knows after tick and pingPatience that its session is lost.
+	silence = 12 * time.Second
 )
 
 // keepalives let the server end a session within 11 s when its host lost power or network, and so free its cycles; by
@@ -26,11 +31,14 @@ type session struct {
 	conn     *pgx.Conn // used by Listen alone while it runs
 	instance int       // 0: none
 	lost     chan struct{}
+	adopted  []int64 // cycles of instances that are gone, which this one is about to end
 }
 
 // join opens a session under a fresh instance number. An old number is never taken again: its cycles may have been
 // reclaimed.
 func (s *Store) join(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, joinPatience)
+	defer stop()
 	config := s.pool.Config().ConnConfig // a copy
 	for name, to := range keepalives {
 		setDefault(config, name, to)
@@ -63,7 +71,8 @@ func (s *Store) leave() {
 	if s.session.instance == 0 {
 		return
 	}
-	s.session.instance = 0
+	s.former[s.session.instance] = true
+	s.session.instance, s.session.adopted = 0, nil
 	close(s.session.lost)
 	ctx, stop := context.WithTimeout(context.Background(), time.Second)
 	defer stop()
@@ -118,8 +127,8 @@ func (s *Store) watch(ctx context.Context) error {
 	s.mu.Lock()
 	conn := s.session.conn
 	s.mu.Unlock()
-	for {
-		wait, stop := context.WithTimeout(ctx, tick)
+	for spoke := time.Now(); ; {
+		wait, stop := context.WithDeadline(ctx, spoke.Add(tick)) // however many notifications come: others watch that we speak
 		_, err := conn.WaitForNotification(wait)
 		stop()
 		if ctx.Err() != nil {
@@ -127,6 +136,7 @@ func (s *Store) watch(ctx context.Context) error {
 		}
 		if err != nil && pgconn.Timeout(err) {
 			err = ping(ctx, conn)
+			spoke = time.Now()
 		}
 		if err != nil {
 			return err
@@ -135,7 +145,7 @@ func (s *Store) watch(ctx context.Context) error {
 	}
 }
 
-// ping finds out whether a silent session is alive: a dead network says nothing.
+// ping finds out whether a silent session is alive, since a dead network says nothing, and shows that we are.
 func ping(ctx context.Context, conn *pgx.Conn) error {
 	ctx, stop := context.WithTimeout(ctx, pingPatience)
 	defer stop()

@@ -42,11 +42,12 @@ func (s *Store) Seed(ctx context.Context, set rules.RuleSet, after int64) (orche
 }
 
 // Append makes a draft the next version: numbered without gaps, rendered with its number, and immutable from then
-// on. ErrStale when its parent is not the accepted version, ErrNotFound before the first version.
+// on. ErrStale when its parent is not the accepted version, ErrNotFound before the first version, ErrLost when it is of a
+// cycle that is not this instance's any more.
 func (s *Store) Append(ctx context.Context, d ruleversions.Draft) (ruleversions.Version, error) {
 	var number int
 	err := s.tx(ctx, func(q *queries.Queries) (err error) {
-		number, err = appendDraft(ctx, q, d)
+		number, err = s.appendDraft(ctx, q, d)
 		return err
 	})
 	if err != nil {
@@ -60,7 +61,7 @@ func (s *Store) Append(ctx context.Context, d ruleversions.Draft) (ruleversions.
 func (s *Store) Propose(ctx context.Context, d ruleversions.Draft) (ruleversions.Version, error) {
 	var number int
 	err := s.tx(ctx, func(q *queries.Queries) (err error) {
-		if number, err = appendDraft(ctx, q, d); err != nil {
+		if number, err = s.appendDraft(ctx, q, d); err != nil {
 			return err
 		}
 		_, err = s.move(ctx, q, orchestrator.Move{Kind: orchestrator.MoveManual, Version: number, Actor: d.Author, Reason: d.Summary})
@@ -73,7 +74,7 @@ func (s *Store) Propose(ctx context.Context, d ruleversions.Draft) (ruleversions
 }
 
 // appendDraft holds the versions' lock and the pointer's until the transaction ends.
-func appendDraft(ctx context.Context, q *queries.Queries, d ruleversions.Draft) (number int, err error) {
+func (s *Store) appendDraft(ctx context.Context, q *queries.Queries, d ruleversions.Draft) (number int, err error) {
 	if err := q.LockVersions(ctx); err != nil {
 		return 0, err
 	}
@@ -83,6 +84,11 @@ func appendDraft(ctx context.Context, q *queries.Queries, d ruleversions.Draft) 
 	}
 	if d.Parent != p.Accepted {
 		return 0, fmt.Errorf("%w: v%d is, not v%d", orchestrator.ErrStale, p.Accepted, d.Parent)
+	}
+	if d.CycleID != 0 {
+		if _, err := s.own(ctx, q, d.CycleID); err != nil {
+			return 0, err
+		}
 	}
 	v, err := insertVersion(ctx, q, d)
 	return v.Version, err

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"retune/proxy/rules"
@@ -27,6 +28,10 @@ type ALB struct {
 	admins []string // base URLs of the admin listeners
 	token  string
 	client *http.Client
+
+	// generation is the highest that was applied here. It goes with every change of the mode, so that a proxy refuses one
+	// by an orchestrator that was replaced and does not know it yet.
+	generation atomic.Int64
 }
 
 // New makes a target of one or more admin base URLs, such as http://127.0.0.1:9901. token is sent as a bearer token
@@ -47,11 +52,12 @@ func New(admins []string, token string) (*ALB, error) {
 }
 
 // Apply brings every proxy to the version, and returns nil only when each confirms it by hash and generation.
-// Generation 0 is by hand. With trial the rules stay out of the proxies' files.
+// Generation 0 is by hand: it is not ordered after anybody's change, so where somebody was faster it is a Refused of 412.
+// With trial the rules stay out of the proxies' files.
 func (a *ALB) Apply(ctx context.Context, v ruleversions.Version, generation int64, trial bool) error {
-	return a.each(func(admin string) error {
+	err := a.each(func(admin string) error {
 		err := a.apply(ctx, admin, v, generation, trial)
-		if refused := (*Refused)(nil); errors.As(err, &refused) && refused.Status == http.StatusPreconditionFailed {
+		if refused := (*Refused)(nil); generation > 0 && errors.As(err, &refused) && refused.Status == http.StatusPreconditionFailed {
 			err = a.apply(ctx, admin, v, generation, trial) // somebody was faster: once more, over what is in force now
 		}
 		if err != nil {
@@ -59,6 +65,10 @@ func (a *ALB) Apply(ctx context.Context, v ruleversions.Version, generation int6
 		}
 		return nil
 	})
+	if err == nil && generation > a.generation.Load() { // only the Converger brings one, one at a time
+		a.generation.Store(generation)
+	}
+	return err
 }
 
 // each calls every proxy at the same time, so that one that is down keeps none from being put right.
@@ -156,14 +166,18 @@ func (a *ALB) FileRules(ctx context.Context) (yaml []byte, highest int64, err er
 	return yaml, highest, a.call(ctx, http.MethodGet, a.admins[0]+"/alb/rules", nil, nil, &yaml)
 }
 
-// SetMode sets every proxy's mode.
+// SetMode sets every proxy's mode, under the highest generation that was applied.
 func (a *ALB) SetMode(ctx context.Context, m steering.Mode) error {
 	body, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
 	return a.each(func(admin string) error {
-		if err := a.call(ctx, http.MethodPut, admin+"/alb/mode", http.Header{"Content-Type": {"application/json"}}, body, nil); err != nil {
+		head := http.Header{"Content-Type": {"application/json"}}
+		if g := a.generation.Load(); g > 0 {
+			head.Set("Retune-Generation", strconv.FormatInt(g, 10))
+		}
+		if err := a.call(ctx, http.MethodPut, admin+"/alb/mode", head, body, nil); err != nil {
 			return fmt.Errorf("setting the mode of the proxy at %s: %w", admin, err)
 		}
 		return nil

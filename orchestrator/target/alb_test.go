@@ -6,9 +6,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -195,6 +197,47 @@ func TestDecisionsSinceAnInstant(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, snapshots)
 	require.Error(t, a.SetMode(t.Context(), steering.Mode{Mode: "fixed", Algorithm: "MAGIC"}))
+}
+
+// An orchestrator that was replaced, and does not know it, changes nothing any more.
+func TestWhoWasReplacedIsRefused(t *testing.T) {
+	p := start(t, "")
+	old, heir := of(t, "", p), of(t, "", p)
+	require.NoError(t, old.Apply(t.Context(), version(2, balance.Random), 5, true))
+	require.NoError(t, old.SetMode(t.Context(), steering.Mode{Mode: "adaptive", TimeScale: 0.5}))
+	require.NoError(t, heir.Apply(t.Context(), version(1, balance.IPHash), 6, false))
+	require.NoError(t, heir.SetMode(t.Context(), steering.Mode{Mode: "adaptive", TimeScale: 1}))
+	var refused *target.Refused
+	require.ErrorAs(t, old.SetMode(t.Context(), steering.Mode{Mode: "adaptive", TimeScale: 0.2}), &refused)
+	require.Equal(t, http.StatusConflict, refused.Status)
+	require.ErrorAs(t, old.Apply(t.Context(), version(2, balance.Random), 5, true), &refused)
+	require.Equal(t, http.StatusConflict, refused.Status)
+	s, err := heir.Status(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []any{1, 1.0}, []any{s.Rules.Version, s.Mode.TimeScale})
+}
+
+// By hand nothing is put over what somebody else changed in between.
+func TestByHandNobodysChangeIsUndone(t *testing.T) {
+	p := start(t, "")
+	heir := of(t, "", p)
+	require.NoError(t, heir.Apply(t.Context(), version(3, balance.IPHash), 3, true))
+	through := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.Out.URL.Scheme, r.Out.URL.Host = "http", strings.TrimPrefix(p.admin, "http://")
+		if r.In.Method == http.MethodPost { // after it has asked what is in force
+			require.NoError(t, heir.Apply(t.Context(), version(4, balance.Random), 4, true))
+		}
+	}}
+	between := httptest.NewServer(through)
+	t.Cleanup(between.Close)
+	a, err := target.New([]string{between.URL}, "")
+	require.NoError(t, err)
+	var refused *target.Refused
+	require.ErrorAs(t, a.Apply(t.Context(), version(1, balance.RoundRobin), 0, true), &refused)
+	require.Equal(t, http.StatusPreconditionFailed, refused.Status)
+	now, err := heir.Serving(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 4, now.Version)
 }
 
 func TestAddressesAreChecked(t *testing.T) {

@@ -47,6 +47,20 @@ WHERE c.finished_at IS NULL AND c.owner IS NOT NULL AND NOT EXISTS (
     AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
 ORDER BY c.id;
 
+-- name: EndSilentSessions :many
+-- Ends the sessions of other instances that own a running cycle and have said nothing for so long: a stopped process says
+-- nothing, yet its connection and its lock stay.
+SELECT c.owner::int AS instance, pg_terminate_backend(a.pid) AS ended
+FROM cycle c
+JOIN pg_locks l ON l.locktype = 'advisory' AND l.classid = 21076::oid AND l.objid = c.owner::oid AND l.objsubid = 2 AND l.granted
+  AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE c.finished_at IS NULL AND c.owner <> @me::int AND a.state_change < clock_timestamp() - make_interval(secs => @silence::float8);
+
+-- name: AdoptCycle :one
+-- The first who takes a cycle over says why it will have ended.
+UPDATE cycle SET owner = @owner::int, why = CASE why WHEN '' THEN @why ELSE why END WHERE id = @id RETURNING *;
+
 -- name: RequestCancel :exec
 UPDATE cycle SET cancel_requested = true WHERE id = @id;
 

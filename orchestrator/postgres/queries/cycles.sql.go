@@ -12,6 +12,49 @@ import (
 	"retune/orchestrator/loadtest"
 )
 
+const adoptCycle = `-- name: AdoptCycle :one
+UPDATE cycle SET owner = $1::int, why = CASE why WHEN '' THEN $2 ELSE why END WHERE id = $3 RETURNING id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at
+`
+
+type AdoptCycleParams struct {
+	Owner int
+	Why   string
+	ID    int64
+}
+
+// The first who takes a cycle over says why it will have ended.
+func (q *Queries) AdoptCycle(ctx context.Context, arg AdoptCycleParams) (Cycle, error) {
+	row := q.db.QueryRow(ctx, adoptCycle, arg.Owner, arg.Why, arg.ID)
+	var i Cycle
+	err := row.Scan(
+		&i.ID,
+		&i.Kind,
+		&i.Trigger,
+		&i.Actor,
+		&i.ScheduleID,
+		&i.Target,
+		&i.Profile,
+		&i.Generator,
+		&i.Driver,
+		&i.Scenarios,
+		&i.Limits,
+		&i.Proposal,
+		&i.Force,
+		&i.Status,
+		&i.Champion,
+		&i.Candidate,
+		&i.Evidence,
+		&i.Verdict,
+		&i.Why,
+		&i.Owner,
+		&i.CancelRequested,
+		&i.CreatedAt,
+		&i.StartedAt,
+		&i.FinishedAt,
+	)
+	return i, err
+}
+
 const claimCycle = `-- name: ClaimCycle :one
 UPDATE cycle SET status = 'baseline', owner = $1::int, started_at = clock_timestamp()
 WHERE id = (
@@ -245,6 +288,47 @@ func (q *Queries) EndCycle(ctx context.Context, arg EndCycleParams) (Cycle, erro
 		&i.Setup,
 	)
 	return i, err
+}
+
+const endSilentSessions = `-- name: EndSilentSessions :many
+SELECT c.owner::int AS instance, pg_terminate_backend(a.pid) AS ended
+FROM cycle c
+JOIN pg_locks l ON l.locktype = 'advisory' AND l.classid = 21076::oid AND l.objid = c.owner::oid AND l.objsubid = 2 AND l.granted
+  AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE c.finished_at IS NULL AND c.owner <> $1::int AND a.state_change < clock_timestamp() - make_interval(secs => $2::float8)
+`
+
+type EndSilentSessionsParams struct {
+	Me      *int
+	Silence *float64
+}
+
+type EndSilentSessionsRow struct {
+	Instance *int
+	Ended    *bool
+}
+
+// Ends the sessions of other instances that own a running cycle and have said nothing for so long: a stopped process says
+// nothing, yet its connection and its lock stay.
+func (q *Queries) EndSilentSessions(ctx context.Context, arg EndSilentSessionsParams) ([]EndSilentSessionsRow, error) {
+	rows, err := q.db.Query(ctx, endSilentSessions, arg.Me, arg.Silence)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EndSilentSessionsRow
+	for rows.Next() {
+		var i EndSilentSessionsRow
+		if err := rows.Scan(&i.Instance, &i.Ended); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const holdInstance = `-- name: HoldInstance :exec
