@@ -42,6 +42,13 @@ test: postgres chromium ## Run the whole test suite, unit to end-to-end, bringin
 race: postgres chromium ## The whole suite under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -p $(PACKAGES_AT_ONCE) -timeout 20m $(TEST_FLAGS) ./...
 
+# How many towns, each with a Postgres, a proxy, backends and an orchestrator of its own, are struck at the same time.
+TOWNS ?= 3
+
+.PHONY: test-chaos
+test-chaos: postgres ## Kill, freeze and starve every process in every step of a cycle; CHAOS=verifying/proxy narrows it
+	$(GO) test ./cmd/retune -run '^(TestChaos|TestTwo|TestTheOther|TestAnOwner|TestKill9)$(if $(CHAOS),/^$(CHAOS)$$)' -count 1 -chaos -v -parallel $(TOWNS) -timeout 3h
+
 .PHONY: soak
 soak: ## The proxy under load with backends that die, hang and come and go, and new rules every second, for SOAK=30m
 	$(GO) test ./cmd/retune -run '^TestSoak$$' -count 1 -soak $(SOAK) -v -timeout 24h

@@ -96,6 +96,7 @@ type Queue interface {
 	Claim(ctx context.Context) (Cycle, bool, error)
 	// Reclaim ends the cycles of instances that are gone: as interrupted, or cancelled where that was asked for. It undoes
 	// their trials, calls cleanUp while nothing else can run on their target, and says where that failed in their reason.
+	// To be called only while no cycle runs here.
 	Reclaim(ctx context.Context, cleanUp func(context.Context, []Cycle) error) ([]Cycle, error)
 	// CancelRequested reports whether somebody asked for the cycle to be cancelled.
 	CancelRequested(ctx context.Context, id int64) (bool, error)

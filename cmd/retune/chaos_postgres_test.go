@@ -88,9 +88,9 @@ func (w *town) rows(sql string, args ...any) (all []string) {
 // holdLock is the advisory lock that a held transaction waits for.
 const holdLock = 4711
 
-// holdBack makes the first transaction that inserts such a row wait, in the middle of it. reached waits until one does;
+// holdBack makes the first transaction that inserts such a row wait, in the middle of it. reached says whether one does;
 // release lets it go.
-func (w *town) holdBack(table, when string) (reached, release func()) {
+func (w *town) holdBack(table, when string) (reached func() bool, release func()) {
 	w.t.Helper()
 	c := w.session()
 	for _, sql := range []string{
@@ -102,11 +102,8 @@ func (w *town) holdBack(table, when string) (reached, release func()) {
 		_, err := c.Exec(context.Background(), sql)
 		require.NoError(w.t, err, sql)
 	}
-	reached = func() {
-		w.t.Helper()
-		w.until("a transaction waits", cycleLasts, func() bool {
-			return w.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted", holdLock) > 0
-		})
+	reached = func() bool {
+		return w.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted", holdLock) > 0
 	}
 	return reached, sync.OnceFunc(func() { c.Close(context.Background()) }) // if the server is still there, that frees the lock
 }

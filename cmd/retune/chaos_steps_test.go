@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -78,7 +77,10 @@ func (w *town) enter(s step) moment {
 		w.exec(fullDisk)
 		m.cycle = w.ask(map[string]any{"profile": "quick", "driver": "builtin", "generator": "openai", "scenarios": []string{"short"}})
 		m.release = model.hold.release
-		w.awaits(model.hold.reached, "the model is asked")
+		w.until("the model is asked", cycleLasts, func() bool {
+			w.running(m.cycle)
+			return happened(model.hold.reached)
+		})
 		return m
 	case applying:
 		m.release = w.throughGate(m, func(r *http.Request) bool { return r.Header.Get("Retune-Trial") == "true" }, &m.cycle)
@@ -125,7 +127,18 @@ func (w *town) heldIn(m *moment, table, when string, meanwhile func()) {
 	m.release = release
 	m.cycle = w.propose(candidate, false, "short")
 	meanwhile()
-	reached()
+	w.until("the transaction is held", cycleLasts, func() bool {
+		w.running(m.cycle)
+		return reached()
+	})
+}
+
+// running fails the test when a cycle has ended before it came to the step.
+func (w *town) running(cycle int64) {
+	w.t.Helper()
+	var c orchestrator.Cycle
+	err := w.api.call(w.t.Context(), http.MethodGet, cyclePath(cycle), nil, &c)
+	require.False(w.t, err == nil && c.Status.Ended(), "cycle %d is over: %s", cycle, c.Why)
 }
 
 // throughGate starts a cycle whose first reload of the proxy of that kind is held; before verifying, those of a start
@@ -143,7 +156,10 @@ func (w *town) throughGate(m moment, kind func(*http.Request) bool, cycle *int64
 		w.reaches(*cycle, orchestrator.Verifying, cycleLasts)
 	}
 	armed.Store(true)
-	w.awaits(g.hold.reached, "the proxy is told")
+	w.until("the proxy is told", cycleLasts, func() bool {
+		w.running(*cycle)
+		return happened(g.hold.reached)
+	})
 	return g.hold.release
 }
 
@@ -183,13 +199,12 @@ func (w *town) control(change map[string]any) (all []demo.Control) {
 	return all
 }
 
-// awaits waits for an event.
-func (w *town) awaits(event <-chan struct{}, what string) {
-	w.t.Helper()
+func happened(event <-chan struct{}) bool {
 	select {
 	case <-event:
-	case <-time.After(cycleLasts):
-		w.t.Fatalf("waited %s in vain: %s", cycleLasts, what)
+		return true
+	default:
+		return false
 	}
 }
 

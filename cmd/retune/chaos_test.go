@@ -62,8 +62,9 @@ func TestChaos(t *testing.T) {
 			w := newTown(t)
 			newChaosTown(w)
 			m := w.enter(c.step)
+			runs := w.validRuns(m.cycle)
 			w.strike(c.blow, m)
-			end := w.over(m)
+			end := w.over(m, runs)
 			require.Contains(t, ends(c.step, c.blow), end.Status, end.Why)
 			t.Logf("%s: %s", end.Status, end.Why)
 			w.sound(end)
@@ -75,8 +76,9 @@ func TestChaos(t *testing.T) {
 // order is how far each status is.
 var order = []orchestrator.Status{orchestrator.Queued, orchestrator.Baseline, orchestrator.Generating, orchestrator.Applying, orchestrator.Settling, orchestrator.Verifying}
 
-// over waits for the cycle's end. One that has gone on to a later step is cancelled.
-func (w *town) over(m moment) (c orchestrator.Cycle) {
+// over waits for the cycle's end. One that has gone on is cancelled: it has come to a later step, or, in the last, has
+// made another run.
+func (w *town) over(m moment, runs int) (c orchestrator.Cycle) {
 	w.t.Helper()
 	at := slices.Index(order, orchestrator.Status(m.step))
 	asked := false
@@ -84,8 +86,8 @@ func (w *town) over(m moment) (c orchestrator.Cycle) {
 		if w.api.call(w.t.Context(), http.MethodGet, cyclePath(m.cycle), nil, &c) != nil || c.Status.Ended() {
 			return c.Status.Ended()
 		}
-		further := at >= 0 && slices.Index(order, c.Status) > at
-		if (further || m.step == verifying) && !asked && !w.leaving(m) {
+		further := at >= 0 && slices.Index(order, c.Status) > at || m.step == verifying && w.validRuns(m.cycle) > runs
+		if further && !asked {
 			asked = w.api.call(w.t.Context(), http.MethodPost, cyclePath(m.cycle)+"/cancel", nil, nil) == nil
 		}
 		return false
@@ -93,10 +95,9 @@ func (w *town) over(m moment) (c orchestrator.Cycle) {
 	return c
 }
 
-// leaving reports whether a cycle that is still verifying may yet be ended by what was struck: a load driver that was
-// killed is replaced, which shows in a run that is no evidence.
-func (w *town) leaving(m moment) bool {
-	return m.step == verifying && w.count("SELECT count(*) FROM run WHERE cycle_id = $1 AND invalid <> '{}'", m.cycle) == 0
+func (w *town) validRuns(cycle int64) int {
+	w.t.Helper()
+	return w.count("SELECT count(*) FROM run WHERE cycle_id = $1 AND invalid = '{}'", cycle)
 }
 
 // sound asserts that nothing is lost, doubled or left over after a cycle.

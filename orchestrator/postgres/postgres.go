@@ -24,6 +24,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,6 +102,10 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("migrating the database: %w", err)
 	}
 	setDefault(config.ConnConfig, "statement_timeout", queryPatience) // not before: a migration may take its time
+	for name, to := range keepalives {
+		setDefault(config.ConnConfig, name, to)
+	}
+	nameConnections(config.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to Postgres: %w", err)
@@ -118,6 +123,13 @@ func setDefault(c *pgx.ConnConfig, name, to string) {
 	if c.RuntimeParams[name] == "" {
 		c.RuntimeParams[name] = to
 	}
+}
+
+// nameConnections gives all connections of this store a name that no other has, before the one that the database's address
+// gives them: whoever ends the session of a process that is stopped ends its open transactions by it.
+func nameConnections(c *pgx.ConnConfig) {
+	const name = "application_name"
+	c.RuntimeParams[name] = strings.TrimSpace("retune-" + strings.ToLower(rand.Text()[:12]) + " " + c.RuntimeParams[name])
 }
 
 // complete fills in the defaults.

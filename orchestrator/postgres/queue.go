@@ -37,8 +37,11 @@ func (s *Store) Claim(ctx context.Context) (c orchestrator.Cycle, claimed bool, 
 
 // Reclaim ends the cycles of instances that are gone, as interrupted, or as cancelled where that was asked for. In one
 // transaction it takes them over and undoes their trials; then it calls cleanUp, while their target is still taken, so
-// that nothing else runs on it; then it ends them, saying so where cleanUp failed. If this instance dies in between, the
-// next one begins anew. It returns those that it ended. A trial that outlived its cycle is undone as well.
+// that nothing else runs on it; then it ends them, saying so where cleanUp failed. If that goes wrong in between, the next
+// call begins anew. It returns those that it ended. A trial that outlived its cycle is undone as well.
+//
+// Call it only while this instance runs no cycle: one that it owns all the same is ended too. It was taken over before, or
+// claimed in a transaction whose answer did not come.
 func (s *Store) Reclaim(ctx context.Context, cleanUp func(context.Context, []orchestrator.Cycle) error) ([]orchestrator.Cycle, error) {
 	if due, err := s.reclaimable(ctx); err != nil || !due {
 		return nil, err
@@ -51,7 +54,6 @@ func (s *Store) Reclaim(ctx context.Context, cleanUp func(context.Context, []orc
 	if err != nil {
 		return nil, fmt.Errorf("taking over the cycles of instances that are gone: %w", err)
 	}
-	s.adopt(taken)
 	if len(taken) == 0 {
 		return nil, nil
 	}
@@ -64,20 +66,7 @@ func (s *Store) Reclaim(ctx context.Context, cleanUp func(context.Context, []orc
 	if err != nil {
 		return nil, fmt.Errorf("ending the cycles of instances that are gone: %w", err)
 	}
-	s.adopt(nil)
 	return ended, nil
-}
-
-// adopt remembers the cycles that are about to be ended: they are this instance's now, so that no other ends them.
-func (s *Store) adopt(cycles []orchestrator.Cycle) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.session.adopted = nil
-	for _, c := range cycles {
-		if c.Owner == int64(s.session.instance) { // else the session was lost meanwhile, and they are anybody's
-			s.session.adopted = append(s.session.adopted, c.ID)
-		}
-	}
 }
 
 // reclaimable looks without a lock, as most times there is nothing to do. It ends the sessions of those that keep theirs
@@ -88,29 +77,18 @@ func (s *Store) reclaimable(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("looking for instances that do not speak: %w", err)
 	}
-	for _, other := range silent {
-		s.log.Warn("an instance that owns a cycle says nothing; its session was ended", "instance", value(other.Instance), "for", silence)
+	if len(silent) > 0 {
+		s.log.Warn("an instance that owns a cycle says nothing; its connections were ended", "instance", value(silent[0].Instance), "for", silence)
 	}
-	due, err := s.due(ctx, s.q)
+	due, err := s.q.DeadCycles(ctx, null(s.instance()))
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("looking for cycles of instances that are gone: %w", err)
 	}
 	stray, err := s.q.StrayTrial(ctx)
 	if err != nil {
 		return false, fmt.Errorf("looking for a trial without a cycle: %w", err)
 	}
 	return stray || len(due) > 0, nil
-}
-
-// due are the cycles to be ended: those whose owner is gone, and those that this instance took over before.
-func (s *Store) due(ctx context.Context, q *queries.Queries) ([]int64, error) {
-	dead, err := q.DeadCycles(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("looking for cycles of instances that are gone: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append(dead, s.session.adopted...), nil
 }
 
 // takeOver makes the cycles of instances that are gone this one's, as they stood, and undoes their trials.
@@ -123,7 +101,7 @@ func (s *Store) takeOver(ctx context.Context, q *queries.Queries) (taken []orche
 	if err != nil && !errors.Is(found(err), orchestrator.ErrNotFound) {
 		return nil, err
 	}
-	due, err := s.due(ctx, q) // again: under the lock nobody else takes them over
+	due, err := q.DeadCycles(ctx, &me) // again: under the lock nobody else takes them over
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +110,7 @@ func (s *Store) takeOver(ctx context.Context, q *queries.Queries) (taken []orche
 		if err != nil {
 			return nil, err
 		}
-		if old.FinishedAt != nil {
+		if old.FinishedAt != nil { // by its owner, in this moment
 			continue
 		}
 		why := s.goneWhy(old, value(p.TrialCycle) == id, p.Accepted)
@@ -178,11 +156,14 @@ func (s *Store) endTaken(ctx context.Context, q *queries.Queries, taken []orches
 // goneWhy says what became of a cycle's process and of the rules.
 func (s *Store) goneWhy(c queries.Cycle, onTrial bool, champion int) string {
 	s.mu.Lock()
-	ours := s.former[value(c.Owner)]
+	lost, never := s.former[value(c.Owner)], value(c.Owner) == s.session.instance
 	s.mu.Unlock()
 	what := "its process ended"
-	if ours {
+	switch {
+	case lost:
 		what = "the session with Postgres was lost"
+	case never:
+		what = "it never began, since Postgres took too long to hand it over"
 	}
 	switch {
 	case onTrial:

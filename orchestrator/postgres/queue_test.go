@@ -485,3 +485,14 @@ func TestTheSessionOfASilentInstanceIsEnded(t *testing.T) {
 	_, err = alive.CancelRequested(t.Context(), other.ID)
 	require.NoError(t, err, "one that speaks keeps its cycle")
 }
+
+// The answer to a claim may be lost after it was committed: whoever owns the cycle then does not know it.
+func TestACycleThatItsOwnerDoesNotKnowOfIsEnded(t *testing.T) {
+	s, _, _ := seeded(t)
+	c := running(t, s)
+	ended, err := s.Reclaim(t.Context(), clean)
+	require.NoError(t, err)
+	require.Len(t, ended, 1)
+	require.Equal(t, c.ID, ended[0].ID)
+	require.Equal(t, "it never began, since Postgres took too long to hand it over; v1 stays in force", ended[0].Why)
+}

@@ -22,8 +22,8 @@ const (
 	silence = 12 * time.Second
 )
 
-// keepalives let the server end a session within 11 s when its host lost power or network, and so free its cycles; by
-// default that takes two hours. Over a Unix socket they mean nothing.
+// keepalives let the server end connections within 11 s when their host lost power or network, and so free its cycles and
+// what an open transaction has locked; by default that takes two hours. Over a Unix socket they mean nothing.
 var keepalives = map[string]string{"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "3"}
 
 // session is a connection that holds this instance's advisory lock and listens.
@@ -31,7 +31,6 @@ type session struct {
 	conn     *pgx.Conn // used by Listen alone while it runs
 	instance int       // 0: none
 	lost     chan struct{}
-	adopted  []int64 // cycles of instances that are gone, which this one is about to end
 }
 
 // join opens a session under a fresh instance number. An old number is never taken again: its cycles may have been
@@ -39,11 +38,7 @@ type session struct {
 func (s *Store) join(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, joinPatience)
 	defer stop()
-	config := s.pool.Config().ConnConfig // a copy
-	for name, to := range keepalives {
-		setDefault(config, name, to)
-	}
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
 	if err != nil {
 		return err
 	}
@@ -72,7 +67,7 @@ func (s *Store) leave() {
 		return
 	}
 	s.former[s.session.instance] = true
-	s.session.instance, s.session.adopted = 0, nil
+	s.session.instance = 0
 	close(s.session.lost)
 	ctx, stop := context.WithTimeout(context.Background(), time.Second)
 	defer stop()

@@ -39,22 +39,23 @@ WHERE id = (
 RETURNING *;
 
 -- name: DeadCycles :many
--- Running cycles whose owner's session is gone.
+-- Running cycles whose owner's session is gone, and those of an owner that runs none.
 SELECT c.id FROM cycle c
-WHERE c.finished_at IS NULL AND c.owner IS NOT NULL AND NOT EXISTS (
+WHERE c.finished_at IS NULL AND c.owner IS NOT NULL AND (c.owner = @me::int OR NOT EXISTS (
   SELECT 1 FROM pg_locks l
   WHERE l.locktype = 'advisory' AND l.classid = 21076::oid AND l.objid = c.owner::oid AND l.objsubid = 2 AND l.granted
-    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
+    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())))
 ORDER BY c.id;
 
 -- name: EndSilentSessions :many
--- Ends the sessions of other instances that own a running cycle and have said nothing for so long: a stopped process says
--- nothing, yet its connection and its lock stay.
-SELECT c.owner::int AS instance, pg_terminate_backend(a.pid) AS ended
+-- Ends the connections of other instances that own a running cycle and have said nothing for so long: a stopped process
+-- says nothing, yet its session's lock stays, and those of a transaction that it has open.
+SELECT c.owner::int AS instance, pg_terminate_backend(its.pid) AS ended
 FROM cycle c
 JOIN pg_locks l ON l.locktype = 'advisory' AND l.classid = 21076::oid AND l.objid = c.owner::oid AND l.objsubid = 2 AND l.granted
   AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 JOIN pg_stat_activity a ON a.pid = l.pid
+JOIN pg_stat_activity its ON its.pid = a.pid OR (its.application_name = a.application_name AND its.application_name LIKE 'retune-%')
 WHERE c.finished_at IS NULL AND c.owner <> @me::int AND a.state_change < clock_timestamp() - make_interval(secs => @silence::float8);
 
 -- name: AdoptCycle :one
