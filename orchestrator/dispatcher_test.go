@@ -169,7 +169,7 @@ func TestALostSessionPutsTheChampionBackAtOnce(t *testing.T) {
 		q := &queue{waiting: []orchestrator.Cycle{numbered(1)}, gone: make(chan struct{})}
 		b, stop := dispatching(t, q)
 		defer stop()
-		time.Sleep(3500 * time.Millisecond) // settling
+		time.Sleep(2500 * time.Millisecond) // settling
 		require.Equal(t, 2, b.proxies.serves())
 		b.ledger.mu.Lock()
 		b.ledger.down = true
@@ -186,7 +186,7 @@ func TestALostCycleLeavesTheModeAlone(t *testing.T) {
 		q := &queue{waiting: []orchestrator.Cycle{numbered(1)}, gone: make(chan struct{})}
 		b, stop := dispatching(t, q)
 		defer stop()
-		time.Sleep(3500 * time.Millisecond)
+		time.Sleep(2500 * time.Millisecond)
 		close(q.gone)
 		time.Sleep(3 * time.Second)
 		measuring := steering.Mode{Mode: steering.Fixed, Algorithm: balance.Random}

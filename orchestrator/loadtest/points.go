@@ -15,7 +15,7 @@ const flushTime = 200 * time.Millisecond
 
 // readTime is how long the reader may sleep. One that sleeps longer is stopped, and another orchestrator may be about to
 // load the target.
-const readTime = 10 * time.Second
+const readTime = 8 * time.Second
 
 // points writes the stream's lines in k6's form, from a goroutine of its own: a reader that sleeps does not hold the
 // load up. What it has not read yet stays in memory.
@@ -26,24 +26,36 @@ type points struct {
 	buffer []byte // guarded by mu
 	stop   chan struct{}
 	ended  chan error
+	stuck  chan struct{} // closed when the reader sleeps too long
 }
 
 func newPoints(w io.Writer, failed func(error)) *points {
-	p := &points{w: w, failed: failed, stop: make(chan struct{}), ended: make(chan error, 1)}
+	p := &points{w: w, failed: failed, stop: make(chan struct{}), ended: make(chan error, 1), stuck: make(chan struct{})}
 	go func() { p.ended <- p.flushing() }()
 	return p
 }
 
-// close writes what is left and ends the goroutine.
+// close writes what is left and ends the goroutine, unless nobody reads it.
 func (p *points) close() error {
 	close(p.stop)
-	return <-p.ended
+	select {
+	case err := <-p.ended:
+		return err
+	case <-p.stuck:
+		return errNobodyReads
+	}
 }
+
+var errNobodyReads = errors.New("nobody reads the stream")
 
 // flushing swaps two buffers: one fills while the other is written.
 func (p *points) flushing() error {
 	tick := time.NewTicker(flushTime)
 	defer tick.Stop()
+	giveUp := sync.OnceFunc(func() {
+		p.failed(errNobodyReads)
+		close(p.stuck)
+	})
 	var spare []byte
 	for last := false; !last; {
 		select {
@@ -55,7 +67,7 @@ func (p *points) flushing() error {
 		full := p.buffer
 		p.buffer = spare[:0]
 		p.mu.Unlock()
-		late := time.AfterFunc(readTime, func() { p.failed(errors.New("nobody reads the stream")) })
+		late := time.AfterFunc(readTime, giveUp)
 		_, err := p.w.Write(full)
 		late.Stop()
 		if err != nil && len(full) > 0 {

@@ -20,7 +20,7 @@ func TestAReaderThatStopsReadingIsNoticed(t *testing.T) {
 		require.Empty(t, failed)
 		time.Sleep(time.Second)
 		require.ErrorContains(t, <-failed, "nobody reads")
-		go io.Copy(io.Discard, r)
-		require.NoError(t, p.close())
+		require.ErrorIs(t, p.close(), errNobodyReads, "its process does not stay for that")
+		r.Close()
 	})
 }
