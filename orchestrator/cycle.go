@@ -131,6 +131,7 @@ type Run struct {
 	ID        int64             `json:"id"`
 	CycleID   int64             `json:"cycle_id"`
 	Scenario  string            `json:"scenario"`
+	HoldOut   bool              `json:"hold_out,omitempty"` // the scenario is held out: no generator learns of it
 	Arm       Arm               `json:"arm"`
 	Pair      int               `json:"pair,omitempty"` // 1-based; 0: not part of a pair
 	Version   int               `json:"version,omitempty"`

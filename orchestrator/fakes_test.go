@@ -145,6 +145,13 @@ func (l *ledger) SaveRun(_ context.Context, r orchestrator.Run) (int64, error) {
 	}
 	return int64(len(l.runs)), nil
 }
+
+func (l *ledger) SetAside(_ context.Context, run int64, why string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.runs[run-1].Result.Invalid = append(l.runs[run-1].Result.Invalid, why)
+	return nil
+}
 func (l *ledger) SaveCalls(context.Context, int64, int, []advisor.Call) error { return nil }
 func (l *ledger) SaveJournal(context.Context, int64, int64, []steering.Decision, []traffic.Snapshot) error {
 	return nil
@@ -215,6 +222,7 @@ type load struct {
 	invalid int                                // how many of the next runs are no evidence
 	during  func(run int, s loadtest.Scenario) // called in the middle of each run
 	fail    func(run int, s loadtest.Scenario) error
+	tell    func(run int, s loadtest.Scenario, version int, r *loadtest.Result) // changes what a run measured
 	made    atomic.Int64
 }
 
@@ -242,6 +250,9 @@ func (l *load) Run(ctx context.Context, s loadtest.Scenario, progress func(loadt
 	if l.invalid > 0 {
 		l.invalid--
 		r.Invalid = []string{"3 measured requests, want at least 100"}
+	}
+	if l.tell != nil {
+		l.tell(made, s, v, &r)
 	}
 	return r, nil
 }

@@ -31,8 +31,14 @@ func (site Site) Check(r Request) error {
 	return err
 }
 
-// choose is the scenarios that a cycle names and that can be run here, or all that can, scaled to its profile; ErrInvalid
-// says what can't be run, and why.
+// For is the scenarios that a cycle of a profile runs here when it names none, scaled to the profile.
+func (site Site) For(p loadtest.Profile) []loadtest.Scenario {
+	chosen, _ := site.choose(Cycle{Request: Request{Profile: p}}, 0) // an error is that there are none
+	return chosen
+}
+
+// choose is the scenarios that a cycle names and that can be run here, or the profile's own that can, scaled to the
+// profile; ErrInvalid says what can't be run, and why. A quick cycle has no time for what is held out.
 func (site Site) choose(c Cycle, warm time.Duration) (chosen []loadtest.Scenario, err error) {
 	found := map[string]bool{}
 	for _, s := range site.Scenarios {
@@ -40,7 +46,13 @@ func (site Site) choose(c Cycle, warm time.Duration) (chosen []loadtest.Scenario
 		if len(c.Scenarios) > 0 && !slices.Contains(c.Scenarios, name) {
 			continue
 		}
+		if found[name] {
+			return nil, fmt.Errorf("%w: two scenarios are called %s: rename one", ErrInvalid, name)
+		}
 		found[name] = true
+		if s.Shape.HoldOut && c.Profile == loadtest.Quick && len(c.Scenarios) == 0 {
+			continue
+		}
 		if why := site.unfit(s, c.Driver); why != "" {
 			if len(c.Scenarios) > 0 {
 				return nil, fmt.Errorf("%w: scenario %s %s", ErrInvalid, name, why)
@@ -129,7 +141,7 @@ func (u *turn) settle(ctx context.Context, baseline []measured) (over bool, err 
 // steadiest is the scenario that background load is taken from.
 func (u *turn) steadiest() loadtest.Scenario {
 	for _, s := range u.scenarios {
-		if len(s.Shape.Phases) > 0 && len(s.Shape.Events) == 0 {
+		if len(s.Shape.Phases) > 0 && len(s.Shape.Events) == 0 && !s.Shape.HoldOut {
 			return s
 		}
 	}
@@ -140,12 +152,17 @@ func (u *turn) steadiest() loadtest.Scenario {
 
 // worstErrors is the baseline's figures with its highest error rate among scenarios that fail nothing.
 func worstErrors(baseline []measured) (worst verdict.Measurement) {
-	for _, b := range baseline {
+	for _, b := range shown(baseline) {
 		if f := figures(b.Result); len(b.Result.Marks) == 0 && f.ErrorRate >= worst.ErrorRate {
 			worst = f
 		}
 	}
 	return worst
+}
+
+// shown leaves out what is held out: no generator learns of it.
+func shown(runs []measured) []measured {
+	return slices.DeleteFunc(slices.Clone(runs), func(m measured) bool { return m.HoldOut })
 }
 
 // verify makes interleaved pairs and asks the judge after fixed numbers of them, until it decides.
@@ -194,33 +211,67 @@ func (u *turn) pairs(ctx context.Context, from, upTo, candidate int) (all []verd
 	return all, nil
 }
 
-// pair runs champion and candidate one right after the other, in random order, under the same seed.
+// pair runs champion and candidate one right after the other, in random order, under the same seed. A half that is no
+// evidence spoils the pair: both are made once more, as before, since what is compared has to lie side by side in time.
 func (u *turn) pair(ctx context.Context, s loadtest.Scenario, n, candidate int) (verdict.Pair, error) {
-	name := s.Shape.Name
-	p := verdict.Pair{Scenario: name}
+	name, why := s.Shape.Name, ""
 	halves := []Run{
 		{Scenario: name, Arm: ArmChampion, Pair: n, Version: u.champion.Number},
 		{Scenario: name, Arm: ArmCandidate, Pair: n, Version: candidate},
 	}
 	order := rand.New(rand.NewPCG(u.seed(name, n), 1))
 	order.Shuffle(2, func(i, j int) { halves[i], halves[j] = halves[j], halves[i] })
+	for range 2 {
+		made, spoilt, err := u.both(ctx, halves, s)
+		if err != nil {
+			return verdict.Pair{}, err
+		}
+		if spoilt == "" {
+			return pairOf(made), nil
+		}
+		why = spoilt
+		u.Log.Warn("half of a pair is no evidence", "cycle", u.c.ID, "scenario", name, "pair", n, "why", why)
+	}
+	return verdict.Pair{}, fmt.Errorf("scenario %s %w: pair %d, %s", name, errNoEvidence, n, why)
+}
+
+// both makes the halves of a pair. spoilt says which is no evidence, and why; the other is then set aside, or not made.
+func (u *turn) both(ctx context.Context, halves []Run, s loadtest.Scenario) (made []measured, spoilt string, err error) {
 	for _, h := range halves {
 		if u.c.Candidate != 0 {
 			if err := u.inForce(ctx, h.Version); err != nil {
-				return p, fmt.Errorf("switching to v%d: %w", h.Version, err)
+				return nil, "", fmt.Errorf("switching to v%d: %w", h.Version, err)
 			}
 		}
-		m, err := u.valid(ctx, h, s, adaptive)
+		m, err := u.run(ctx, h, s, adaptive)
 		if err != nil {
-			return p, err
+			return nil, "", err
 		}
-		if h.Arm == ArmChampion {
+		if len(m.Result.Invalid) == 0 {
+			made = append(made, m)
+			continue
+		}
+		for _, other := range made {
+			if err := u.Notebook.SetAside(ctx, other.ID, "The other half of its pair was no evidence: it is compared with nothing."); err != nil {
+				return nil, "", err
+			}
+		}
+		return nil, fmt.Sprintf("%s v%d: %s", h.Arm, h.Version, strings.Join(m.Result.Invalid, " ")), nil
+	}
+	return made, "", nil
+}
+
+// pairOf is what the judge is told of two halves.
+func pairOf(made []measured) (p verdict.Pair) {
+	for _, m := range made {
+		p.Scenario, p.HoldOut = m.Scenario, m.HoldOut
+		if m.Arm == ArmChampion {
 			p.Champion = figures(m.Result)
 		} else {
 			p.Candidate = figures(m.Result)
 		}
 	}
-	return p, nil
+	return p
 }
 
 // valid makes a run, once more if it is no evidence, and fails with the reason if it still is none.
@@ -247,7 +298,7 @@ func (u *turn) run(ctx context.Context, r Run, s loadtest.Scenario, m steering.M
 	if err := context.Cause(ctx); err != nil {
 		return measured{}, err
 	}
-	r.CycleID, r.Seed = u.c.ID, u.seed(r.Scenario, r.Pair)
+	r.CycleID, r.Seed, r.HoldOut = u.c.ID, u.seed(r.Scenario, r.Pair), s.Shape.HoldOut
 	s.Seed = r.Seed
 	m.TimeScale = u.plan.TimeScale
 	u.measuring.Store(true)
@@ -269,6 +320,9 @@ func (u *turn) run(ctx context.Context, r Run, s loadtest.Scenario, m steering.M
 	}
 	if err := context.Cause(ctx); err != nil {
 		return measured{}, err
+	}
+	if r.Version == u.c.Candidate && r.Result.FailedThroughout() {
+		r.Result.Invalid = nil // nothing to compare with, of a champion; against a candidate it is evidence enough
 	}
 	u.report.done(u.plan.Warm + s.Shape.Duration() + overhead)
 	if err := u.unchanged(ctx, before); err != nil {

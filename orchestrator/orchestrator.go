@@ -80,6 +80,8 @@ type Ledger interface {
 // Notebook keeps what was measured and said.
 type Notebook interface {
 	SaveRun(ctx context.Context, r Run) (id int64, err error)
+	// SetAside adds a reason why a stored run is no evidence.
+	SetAside(ctx context.Context, run int64, why string) error
 	SaveCalls(ctx context.Context, cycle int64, version int, calls []advisor.Call) error
 	// SaveJournal stores decisions and snapshots; reading the same ones again stores nothing twice. run 0: not part of a run.
 	SaveJournal(ctx context.Context, cycle, run int64, d []steering.Decision, s []traffic.Snapshot) error

@@ -84,7 +84,7 @@ const flapping = 0.5
 // flaps replays the recorded snapshots under the proposal, in milliseconds and without load.
 func (u *turn) flaps(rs rules.RuleSet, baseline []measured) string {
 	var switches, windows int
-	for _, b := range baseline {
+	for _, b := range shown(baseline) {
 		r := steering.Replay(rs, b.snapshots)
 		switches, windows = switches+r.Switches, windows+len(b.snapshots)
 	}
@@ -97,10 +97,7 @@ func (u *turn) flaps(rs rules.RuleSet, baseline []measured) string {
 // evidence gathers what the generator is told, and stores it with the cycle.
 func (u *turn) evidence(ctx context.Context, baseline []measured) (e advisor.Evidence, err error) {
 	e = advisor.Evidence{Cycle: u.c.ID, Champion: u.champion.Rules, Profile: string(u.c.Profile)}
-	for _, b := range baseline {
-		if u.heldOut(b.Scenario) {
-			continue
-		}
+	for _, b := range shown(baseline) {
 		m := summary(b.Run)
 		m.States = shares(b.snapshots)
 		e.Scenarios = append(e.Scenarios, m)
@@ -149,15 +146,6 @@ func (u *turn) screen(ctx context.Context) (all []advisor.Measured, err error) {
 		}
 	}
 	return all, nil
-}
-
-func (u *turn) heldOut(scenario string) bool {
-	for _, s := range u.scenarios {
-		if s.Shape.Name == scenario {
-			return s.Shape.HoldOut
-		}
-	}
-	return false
 }
 
 func summary(r Run) advisor.Measured {

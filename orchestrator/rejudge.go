@@ -95,7 +95,7 @@ func rounds(c Cycle, runs []Run) (all [][]verdict.Pair) {
 			if !measuredA || !measuredB {
 				return all
 			}
-			round = append(round, verdict.Pair{Scenario: s, Champion: figures(a.Result), Candidate: figures(b.Result)})
+			round = append(round, pairOf([]measured{{Run: a}, {Run: b}}))
 		}
 		all = append(all, round)
 	}

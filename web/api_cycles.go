@@ -103,11 +103,12 @@ func (s *Server) cycleCalls() {
 		return answer(s.History.Live(ctx, in.ID))
 	})
 	call(s, "GET", "/cycles/{id}/events", "Follow a cycle as server-sent events: live, then done", 0, s.apiEvents)
-	call(s, "GET", "/cycles/{id}/runs", "A cycle's runs, without their series", 0, ofCycle(s, s.History.Runs))
+	call(s, "GET", "/cycles/{id}/runs", "A cycle's runs, without their series", 0, ofCycle(s, s.checkedRuns))
 	call(s, "GET", "/cycles/{id}/decisions", "What the proxy decided during a cycle", 0, ofCycle(s, s.History.Decisions))
 	call(s, "GET", "/cycles/{id}/calls", "A cycle's exchanges with its generator", 0, ofCycle(s, s.History.Calls))
-	call(s, "GET", "/runs/{id}", "One run, with its series", 0, func(ctx context.Context, in *numbered) (*body[orchestrator.Run], error) {
-		return answer(s.History.Run(ctx, in.ID))
+	call(s, "GET", "/runs/{id}", "One run, with its series", 0, func(ctx context.Context, in *numbered) (*body[checkedRun], error) {
+		r, err := s.History.Run(ctx, in.ID)
+		return answer(checkedRun{r, r.Result.Health()}, err)
 	})
 }
 

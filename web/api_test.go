@@ -43,6 +43,8 @@ func TestAPIReadsEverything(t *testing.T) {
 		"/cycles/1":                   `"outcome":"kept"`,
 		"/cycles/7/live":              `"detail":"pair 2 of 4, burst, candidate v6"`,
 		"/cycles/1/runs":              `"arm":"candidate"`,
+		"/cycles/4/runs":              `{"name":"driver_cpu","value":0.92,"bound":0.8,"state":"beyond","says":"The driver used 92%`,
+		"/runs/5":                     `"hold_out":true`,
 		"/cycles/1/decisions":         `"switched":true`,
 		"/cycles/3/calls":             `"cost_usd":null`,
 		"/cycles/6/calls":             `"items":[]`,

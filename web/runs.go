@@ -147,3 +147,88 @@ func statusCounts(by map[string]int64) (counts []statusCount) {
 	}
 	return counts
 }
+
+// requestsOf is how many requests were made, of how many that were planned; a closed loop has no plan.
+func requestsOf(r loadtest.Result) string {
+	if r.Planned == 0 {
+		return grouped(r.Requests)
+	}
+	return grouped(r.Requests) + " of " + grouped(r.Planned)
+}
+
+// loadColumns are the checks that a table of runs shows.
+var loadColumns = []loadtest.CheckName{loadtest.CheckReached, loadtest.CheckDropped, loadtest.CheckDriverCPU}
+
+// checkOf is one check of a run; the zero Check where the run has none such.
+func checkOf(r loadtest.Result, name loadtest.CheckName) loadtest.Check {
+	all := r.Health()
+	if i := slices.IndexFunc(all, func(c loadtest.Check) bool { return c.Name == name }); i >= 0 {
+		return all[i]
+	}
+	return loadtest.Check{}
+}
+
+func checkName(n loadtest.CheckName) string {
+	switch n {
+	case loadtest.CheckReached:
+		return "Of the plan"
+	case loadtest.CheckDropped:
+		return "Dropped"
+	case loadtest.CheckDriverCPU:
+		return "Driver's CPU"
+	}
+	return "Measured"
+}
+
+func checkValue(c loadtest.Check) string {
+	switch c.Name {
+	case "":
+		return none
+	case loadtest.CheckRequests:
+		return grouped(int64(c.Value))
+	case loadtest.CheckReached:
+		return strconv.FormatFloat(100*c.Value, 'f', 1, 64) + "%"
+	}
+	return share(c.Value)
+}
+
+func checkBound(c loadtest.Check) string {
+	bound := share(c.Bound)
+	if c.Name == loadtest.CheckRequests {
+		bound = grouped(int64(c.Bound))
+	}
+	if c.Least {
+		return "at least " + bound
+	}
+	return "at most " + bound
+}
+
+// nearBounds names the checks of a run that are near their bounds; empty: none.
+func nearBounds(r loadtest.Result) string {
+	var near []string
+	for _, c := range r.Health() {
+		if c.State == loadtest.Near {
+			near = append(near, strings.ToLower(checkName(c.Name)))
+		}
+	}
+	if len(near) == 0 {
+		return ""
+	}
+	return strings.Join(near, " and ") + " near the bound"
+}
+
+// checkedRun is a run with how well its load was made.
+type checkedRun struct {
+	orchestrator.Run
+	Health []loadtest.Check `json:"health" doc:"how well the load was made: each figure beside its bound"`
+}
+
+// checkedRuns are a cycle's runs, without their series.
+func (s *Server) checkedRuns(ctx context.Context, cycle int64) ([]checkedRun, error) {
+	runs, err := s.History.Runs(ctx, cycle)
+	all := make([]checkedRun, len(runs))
+	for i, r := range runs {
+		all[i] = checkedRun{r, r.Result.Health()}
+	}
+	return all, err
+}

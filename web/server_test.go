@@ -71,6 +71,24 @@ func TestEveryPageAnswersWithItsTitleAndItsGuards(t *testing.T) {
 	}
 }
 
+func TestARunsHealthStandsBesideItsBounds(t *testing.T) {
+	s := newServer(t, story())
+	page := ask(t, s, "GET", "/runs/3", nil).Body.String() // of gradual
+	for _, want := range []string{"Driver&#39;s CPU, at most 80%", "74%", "near its bound", "Of the plan, at least 95%", "99.9%", "Dropped, at most 1", "Lower the rates."} {
+		require.Contains(t, page, want)
+	}
+	require.NotContains(t, page, "hold-out")
+	require.Contains(t, ask(t, s, "GET", "/runs/5", nil).Body.String(), "hold-out")
+
+	page = ask(t, s, "GET", "/cycles/4", nil).Body.String() // one run of it is no evidence
+	for _, want := range []string{`<span class="bad">92%</span>`, `<span class="warn">74%</span>`, "driver&#39;s cpu near the bound", "The driver used 92% of a core"} {
+		require.Contains(t, page, want)
+	}
+	page = ask(t, s, "GET", "/cycles/1", nil).Body.String()
+	require.Contains(t, page, "What is held out is judged with the rest")
+	require.Contains(t, ask(t, s, "GET", "/versions/diff/1..2/markdown", nil).Body.String(), "sawtooth (hold-out)")
+}
+
 func TestAnEmptyStoreTeaches(t *testing.T) {
 	s := newServer(t, newMemory(), func(c *Config) { c.Proxy = nil })
 	require.Contains(t, ask(t, s, "GET", "/", nil).Body.String(), "retune cycle --profile quick")

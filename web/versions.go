@@ -233,11 +233,19 @@ func (s *Server) markdown(ctx context.Context, d ruleversions.Diff) (string, err
 	}
 	for _, f := range j.Verdict.Findings {
 		t.Rows = append(t.Rows, []string{
-			f.Scenario, metricName(f.Metric), measured(f.Metric, f.Champion), measured(f.Metric, f.Candidate),
+			scenarioText(f), metricName(f.Metric), measured(f.Metric, f.Champion), measured(f.Metric, f.Candidate),
 			change(f.Metric, f.Effect), interval(f), change(f.Metric, f.Limit), words(f.Outcome), strconv.Itoa(f.Pairs),
 		})
 	}
 	return d.Markdown(t), nil
+}
+
+// scenarioText is a finding's scenario, marked where it is held out.
+func scenarioText(f verdict.Finding) string {
+	if f.HoldOut {
+		return f.Scenario + " (hold-out)"
+	}
+	return f.Scenario
 }
 
 func interval(f verdict.Finding) string {

@@ -1,6 +1,8 @@
 // Package web is the browser's and the API's side: pages, live progress and a JSON API over the ledger.
 package web
 
+//go:generate go tool -modfile=../tools/go.mod templ generate
+
 import (
 	"context"
 

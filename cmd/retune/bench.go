@@ -156,7 +156,7 @@ func (c *benchCmd) processes(dir string, back []string, listen, admin string) []
 func (c *benchCmd) scenarios(url string, back []string, plan orchestrator.Plan) (all []loadtest.Scenario, err error) {
 	for _, s := range loadtest.Shapes() {
 		closed := s.Closed != nil
-		if closed != c.Reference || (len(c.Scenario) > 0 && !slices.Contains(c.Scenario, s.Name)) {
+		if closed != c.Reference || (s.HoldOut && len(c.Scenario) == 0) || (len(c.Scenario) > 0 && !slices.Contains(c.Scenario, s.Name)) {
 			continue
 		}
 		p := loadtest.Profile(c.Profile)

@@ -207,6 +207,10 @@ func findingRow(f verdict.Finding) []string {
 	if f.Metric == verdict.ErrorRate {
 		unit = " pt"
 	}
-	return []string{f.Scenario, string(f.Metric), figure(f.Champion), figure(f.Candidate), fmt.Sprintf("%+.1f%s", 100*f.Effect, unit),
+	scenario := f.Scenario
+	if f.HoldOut {
+		scenario += " (hold-out)"
+	}
+	return []string{scenario, string(f.Metric), figure(f.Champion), figure(f.Candidate), fmt.Sprintf("%+.1f%s", 100*f.Effect, unit),
 		fmt.Sprintf("%+.1f … %+.1f%s", 100*f.Low, 100*f.High, unit), fmt.Sprintf("%+.4g%s", 100*f.Limit, unit), strconv.Itoa(f.Pairs), string(f.Outcome)}
 }

@@ -66,6 +66,7 @@ func (c *cycleWatchCmd) Run(ctx context.Context, o *output) error {
 	if err != nil {
 		return err
 	}
+	warnOfLoad(ctx, o, api, done.ID)
 	return (&cycleCmd{tableFlags: c.tableFlags}).result(o, done, noiseFoot(ctx, api, done))
 }
 

@@ -40,6 +40,7 @@ func followUntil(ctx context.Context, o *output, api *apiClient, r orchestrator.
 	if err != nil {
 		return started, err
 	}
+	warnOfLoad(ctx, o, api, done.ID)
 	return done, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,7 +51,7 @@ func (f *orchestratorFlags) wire(s *serving, url string) error {
 	s.web, err = web.New(web.Config{
 		Starter: starts, History: s.store, Schedules: scheduler{s.store, starts}, Outlooks: s.outlooks, Proxy: s.target.Status, Ready: s.checks,
 		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Listener: s.listener, Token: f.AuthToken, Version: version, Target: siteName, Log: s.log, Caps: f.caps(),
-		Choices: web.Choices{Profiles: profileChoices(scenarios, f.controls()), Generators: choices, Drivers: drivers.choices()},
+		Choices: web.Choices{Profiles: profileChoices(site), Generators: choices, Drivers: drivers.choices()},
 	})
 	return err
 }
@@ -96,20 +95,13 @@ func (f *orchestratorFlags) scenarios() (all []loadtest.Scenario, err error) {
 
 // profileChoices says honestly how long each profile takes with the scenarios that can run here: from a decision at
 // the first look without screening, to one at the last look with it.
-func profileChoices(scenarios []loadtest.Scenario, controls map[string]string) (choices []web.Choice) {
-	uncontrolled := func(e loadtest.Event) bool { return controls[e.Backend] == "" }
+func profileChoices(site orchestrator.Site) (choices []web.Choice) {
 	for _, p := range []loadtest.Profile{loadtest.Quick, loadtest.Standard, loadtest.Nightly} {
 		plan, err := orchestrator.PlanFor(p)
 		if err != nil {
 			continue
 		}
-		var run []loadtest.Scenario
-		for _, s := range scenarios {
-			if s.Shape.Closed == nil && !slices.ContainsFunc(s.Shape.Events, uncontrolled) {
-				s.Shape = s.Shape.Scaled(p)
-				run = append(run, s)
-			}
-		}
+		run := site.For(p)
 		least, most := plan.Expected(run, false, plan.Looks[0]), plan.Expected(run, true, plan.Looks[len(plan.Looks)-1])
 		choices = append(choices, web.Choice{Name: string(p), About: fmt.Sprintf("%.0f to %.0f minutes", least.Minutes(), most.Minutes())})
 	}

@@ -92,8 +92,8 @@ func TestACalibrationStepsAside(t *testing.T) {
 func TestAProfilesTimeIsThatOfWhatCanRunHere(t *testing.T) {
 	scenarios, err := (&orchestratorFlags{}).scenarios()
 	require.NoError(t, err)
-	some := profileChoices(scenarios, nil)
-	all := profileChoices(scenarios, demoControls([]string{"a", "b", "c", "d"}))
+	some := profileChoices(orchestrator.Site{Scenarios: scenarios})
+	all := profileChoices(orchestrator.Site{Scenarios: scenarios, Controls: demoControls([]string{"a", "b", "c", "d"})})
 	require.Len(t, some, 3)
 	for i := range some {
 		t.Log(some[i], all[i])

@@ -16,22 +16,27 @@ const (
 	// beginWait is how long, in the stream's own time, the start is waited for: a script that does not mark it starts
 	// with its first request.
 	beginWait = 3 * time.Second
+	// clockSlack is how far a request's end may lie before another's that came earlier in the stream: a busy machine mixes
+	// them up a little, a clock that is set back by more than that.
+	clockSlack = 2 * time.Second
 )
 
 // measurement adds up a run as its stream comes in. Only the measured load counts; live figures show the warm-up too.
 type measurement struct {
-	mu      sync.Mutex // guards all below
-	begun   time.Time  // of the measured load; zero while unknown
-	pending []sample
-	last    time.Time // latest start of a measured request
-	total   *cell
-	seconds []*cell
-	limit   int // seconds that a run may have; beyond it a point is garbage
-	live    live
-	marks   []event
-	status  map[string]int64
-	dropped int64
-	strays  int64 // points whose time lies outside the run
+	mu        sync.Mutex // guards all below
+	begun     time.Time  // of the measured load; zero while unknown
+	pending   []sample
+	last      time.Time // latest start of a measured request
+	total     *cell
+	seconds   []*cell
+	limit     int // seconds that a run may have; beyond it a point is garbage
+	live      live
+	marks     []event
+	status    map[string]int64
+	dropped   int64
+	strays    int64     // points whose time lies outside the run
+	latest    time.Time // latest end of a measured request
+	backwards int64     // measured requests that ended more than clockSlack before latest
 }
 
 // event is a mark before the measured load's start need be known.
@@ -133,10 +138,16 @@ func (m *measurement) begin(at time.Time) {
 
 // count adds a request of the measured load to its second and to the whole.
 func (m *measurement) count(s sample) {
+	if s.end.Before(m.latest.Add(-clockSlack)) {
+		m.backwards++
+	}
 	c := m.second(s.start)
 	if c == nil {
 		m.strays++
 		return
+	}
+	if s.end.After(m.latest) {
+		m.latest = s.end
 	}
 	if s.start.After(m.last) {
 		m.last = s.start

@@ -11,7 +11,7 @@ func (m *measurement) result(s Scenario) Result {
 	}
 	c := m.total
 	r := Result{
-		Scenario: s.Shape.Name, Started: m.begun, Duration: m.duration(s.Shape.Duration()), Planned: s.Shape.Planned(),
+		Scenario: s.Shape.Name, Started: m.begun, Duration: m.duration(s.Shape), Planned: s.Shape.Planned(),
 		Requests: c.requests, Failed: c.failed, Dropped: m.dropped,
 		AvgMS: c.avg(), P50MS: c.quantile(50), P90MS: c.quantile(90), P95MS: c.quantile(95), P99MS: c.quantile(99), MaxMS: c.max,
 		Status: m.status,
@@ -33,10 +33,12 @@ func (m *measurement) result(s Scenario) Result {
 	return r
 }
 
-// duration is the planned one, or what it came to in a run that was cut short or had no plan.
-func (m *measurement) duration(planned time.Duration) time.Duration {
-	seen := m.last.Sub(m.begun)
-	if planned > 0 && seen >= planned*9/10 {
+// duration is the planned one, or what it came to in a run that was cut short or had no plan. A run in which all was
+// sent took what was planned, whatever the driver's clock did meanwhile.
+func (m *measurement) duration(s Shape) time.Duration {
+	planned, seen := s.Duration(), m.last.Sub(m.begun)
+	sent := s.Planned() > 0 && m.total.requests+m.dropped >= leastOf(s.Planned())
+	if sent || planned > 0 && seen >= planned*9/10 {
 		return planned
 	}
 	return max(seen, time.Second)

@@ -107,7 +107,7 @@ func (r *Runner) measure(ctx context.Context, s Scenario, c command, progress fu
 	result.Driver, result.DriverVersion, result.ExitCode, result.Log = r.Driver, r.Version, e.code, said.lines()
 	result.DriverCPU = e.cpu.Seconds() / max(e.wall.Seconds(), 1) // in less than a second, starting up is all there is
 	result.Invalid = invalid(result, account{
-		events: s.marks(), lines: in.lines.Load(), garbage: in.garbage.Load() + in.measured.strays, timed: in.measured.total.timed, stopped: e.stopped, signal: e.signal,
+		events: s.marks(), lines: in.lines.Load(), garbage: in.garbage.Load() + in.measured.strays, timed: in.measured.total.timed, backwards: in.measured.backwards, stopped: e.stopped, signal: e.signal,
 	})
 	return result, nil
 }

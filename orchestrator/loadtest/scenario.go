@@ -13,7 +13,7 @@ type Shape struct {
 	Events      []Event `json:"events,omitempty"`
 	Clients     int     `json:"clients"`           // how many client addresses the requests come from
 	Path        string  `json:"path,omitempty"`    // "/" by default
-	HoldOut     bool    `json:"holdout,omitempty"` // judged, but never shown to a generator
+	HoldOut     bool    `json:"holdout,omitempty"` // judged in standard and nightly cycles, but never shown to a generator
 	Closed      *Closed `json:"closed,omitempty"`  // a closed loop of clients instead of phases: the reference load only
 }
 

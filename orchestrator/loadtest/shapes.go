@@ -21,7 +21,7 @@ import (
 const maxShape = 64 << 10
 
 // Bundled are the names of the scenarios that come with Retune, in the order in which they are shown.
-var Bundled = []string{"steady", "burst", "gradual", "failure", "reference"}
+var Bundled = []string{"steady", "burst", "gradual", "failure", "sawtooth", "reference"}
 
 // Shapes are the bundled scenarios' shapes, as their files have them: for the Standard profile.
 func Shapes() []Shape {

@@ -82,7 +82,7 @@ func TestOwnScenariosComeFromADirectory(t *testing.T) {
 	require.ErrorContains(t, err, `other.json: name: "another", but the file's name says "other"`)
 	require.ErrorContains(t, err, "broken.json: ")
 	_, err = Load("nothing")
-	require.ErrorContains(t, err, "steady, burst, gradual, failure, reference")
+	require.ErrorContains(t, err, "steady, burst, gradual, failure, sawtooth, reference")
 }
 
 func TestAShapeKnowsItsRate(t *testing.T) {

@@ -1,17 +1,15 @@
 package loadtest
 
 import (
+	"cmp"
 	"fmt"
-	"math"
+	"maps"
+	"slices"
 	"strings"
 )
 
-// What a run must have to be evidence.
+// What a run must have to be evidence, beside what health.go checks.
 const (
-	minRequests   = 100
-	minOfPlanned  = 0.95
-	maxDropped    = 0.01
-	maxDriverCPU  = 0.80 // of one core: beyond it the driver's own queueing is measured
 	maxGarbage    = 0.01 // of the stream's lines …
 	minGarbage    = 10   // … but a line or so cut off at the end of a run spoils nothing
 	garbageFlood  = 100_000
@@ -22,6 +20,7 @@ const (
 type account struct {
 	events         int // that the shape has
 	lines, garbage int64
+	backwards      int64  // requests that ended long before others that came earlier in the stream
 	timed          int64  // requests with a latency
 	stopped        string // why Retune ended the driver, if it did
 	signal         string // that ended the driver, if one did
@@ -36,19 +35,16 @@ func invalid(r Result, a account) (why []string) {
 	}
 	say(a.stopped != "", "%s was stopped: %s.", r.Driver, a.stopped)
 	say(a.stopped == "" && exitReason(r, a) != "", "%s", exitReason(r, a))
-	say(r.Requests < minRequests, "Only %d requests were measured; %d are the least that is evidence.", r.Requests, minRequests)
-	say(a.timed == 0, "No request has a latency: there is no p95.")
-	least := int64(math.Floor(minOfPlanned * float64(r.Planned)))
-	say(r.Requests < least, "%d of %d planned requests were made (%.1f%%); at least %.0f%% are needed.",
-		r.Requests, r.Planned, percent(r.Requests, r.Planned), 100*minOfPlanned)
-	asked := max(r.Planned, r.Requests+r.Dropped)
-	say(float64(r.Dropped) > maxDropped*float64(asked), "%d of %d requests were dropped (%.1f%%), since the driver could not start them on time; at most %.0f%% may be.",
-		r.Dropped, asked, percent(r.Dropped, asked), 100*maxDropped)
+	for _, c := range r.Health() {
+		say(c.State == Beyond, "%s", c.Says)
+	}
+	say(a.timed == 0, "No request has a latency: there is no p95. See that the target is up and reachable.")
+	say(a.timed > 0 && r.Failed == r.Requests, "Every request failed (%s): nothing of the service was measured. See that the target and its backends are up.", r.statuses())
 	for _, m := range r.Marks {
 		say(m.Failed, "An event did not happen: %s %s.", m.Action, m.Detail)
 	}
 	say(len(r.Marks) < a.events, "Only %d of the shape's %d events were tried.", len(r.Marks), a.events)
-	say(r.DriverCPU > maxDriverCPU, "The driver used %.0f%% of a core; beyond %.0f%% it measures itself. Lower the rates.", 100*r.DriverCPU, 100*maxDriverCPU)
+	say(a.backwards > minGarbage, "The clock of the driver's machine was set back during the run: %d requests ended before others that came earlier. Have it slewed, not set.", a.backwards)
 	say(a.garbage > minGarbage && float64(a.garbage) > maxGarbage*float64(a.lines), "%d of %d lines of the driver's stream could not be read.", a.garbage, a.lines)
 	return why
 }
@@ -62,7 +58,23 @@ func unrevived(when string, err error) []string {
 	return []string{fmt.Sprintf("%s the run, %s.", when, strings.ReplaceAll(err.Error(), "\n", "; "))}
 }
 
-func percent(part, of int64) float64 { return 100 * float64(part) / float64(max(1, of)) }
+// FailedThroughout reports whether a run is no evidence for one reason alone: every request failed. Of a champion that
+// tells nothing; against a candidate it is evidence enough.
+func (r Result) FailedThroughout() bool {
+	return r.Requests > 0 && r.Failed == r.Requests && r.P95MS > 0 && len(r.Invalid) == 1
+}
+
+// statuses are the most frequent answers and error codes, such as "500: 640".
+func (r Result) statuses() string {
+	codes := slices.SortedFunc(maps.Keys(r.Status), func(a, b string) int {
+		return cmp.Or(cmp.Compare(r.Status[b], r.Status[a]), cmp.Compare(a, b))
+	})
+	var all []string
+	for _, c := range codes[:min(3, len(codes))] {
+		all = append(all, fmt.Sprintf("%s: %d", cmp.Or(c, "no status"), r.Status[c]))
+	}
+	return strings.Join(all, ", ")
+}
 
 // k6Exits is what k6's exit codes mean; 0 says nothing about success, which the data does.
 var k6Exits = map[int]string{

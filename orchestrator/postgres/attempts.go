@@ -6,12 +6,14 @@ import (
 
 	"retune/orchestrator/advisor"
 	"retune/orchestrator/postgres/queries"
+	"retune/orchestrator/verdict"
 	"retune/proxy/rules"
 	"retune/ruleversions"
 )
 
 // Attempts are earlier candidates, what they changed and how they were judged, newest first. One whose
-// stored rules are refused today is left out.
+// stored rules are refused today is left out. Why is a verdict's, as a generator may know it; what else ended a cycle may
+// name backends and scenarios, and tells nothing of the rules.
 func (s *Store) Attempts(ctx context.Context, limit int) ([]advisor.Attempt, error) {
 	rows, err := s.q.Attempts(ctx, limited(limit))
 	if err != nil {
@@ -24,9 +26,23 @@ func (s *Store) Attempts(ctx context.Context, limit int) ([]advisor.Attempt, err
 			s.log.Warn("an earlier candidate is left out: its rules, or its parent's, are refused today", "version", r.Version, "error", err)
 			continue
 		}
-		list = append(list, advisor.Attempt{Version: r.Version, Changes: changed, Outcome: string(r.Status), Why: r.Why})
+		why, err := told(r)
+		if err != nil {
+			return nil, fmt.Errorf("reading how v%d was judged: %w", r.Version, err)
+		}
+		list = append(list, advisor.Attempt{Version: r.Version, Changes: changed, Outcome: string(r.Status), Why: why})
 	}
 	return list, nil
+}
+
+// told is why a candidate was judged as it was.
+func told(r queries.AttemptsRow) (string, error) {
+	if len(r.Verdict) == 0 {
+		return "the trial ended without a verdict", nil
+	}
+	var v verdict.Verdict
+	err := decode(r.Verdict, &v)
+	return v.Told(), err
 }
 
 // changes are one text per rule and threshold that a candidate changed.

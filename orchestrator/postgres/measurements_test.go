@@ -29,7 +29,7 @@ func now() time.Time { return time.Now().UTC().Round(time.Microsecond) }
 
 func run(cycle int64) orchestrator.Run {
 	return orchestrator.Run{
-		CycleID: cycle, Scenario: "burst", Arm: orchestrator.ArmCandidate, Pair: 2, Version: 1, Algorithm: balance.Random, Seed: math.MaxUint64 - 1,
+		CycleID: cycle, Scenario: "burst", HoldOut: true, Arm: orchestrator.ArmCandidate, Pair: 2, Version: 1, Algorithm: balance.Random, Seed: math.MaxUint64 - 1,
 		Result: loadtest.Result{
 			Scenario: "burst", Driver: loadtest.K6, DriverVersion: "k6 v1.2.3", Started: now(), Duration: 42500 * time.Millisecond,
 			Planned: 4000, Requests: 3990, Failed: 12, Dropped: 3, RPS: 93.6, ErrorRate: 0.003,
@@ -66,6 +66,21 @@ func TestARunComesBackWithItsSeries(t *testing.T) {
 	require.Empty(t, cmp.Diff(want, list[0]))
 	_, err = s.Run(t.Context(), 99)
 	require.ErrorIs(t, err, orchestrator.ErrNotFound)
+}
+
+func TestARunThatIsSetAsideIsNoEvidence(t *testing.T) {
+	s, _, _ := seeded(t)
+	c := running(t, s)
+	want := run(c.ID)
+	want.Result.Invalid = nil
+	id, err := s.SaveRun(t.Context(), want)
+	require.NoError(t, err)
+	require.NoError(t, s.SetAside(t.Context(), id, "its other half was none"))
+	require.NoError(t, s.SetAside(t.Context(), id, "twice"))
+	got, err := s.Run(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, []string{"its other half was none", "twice"}, got.Result.Invalid)
+	require.ErrorIs(t, s.SetAside(t.Context(), 99, "none"), orchestrator.ErrNotFound)
 }
 
 func TestALongSeriesComesBackWhole(t *testing.T) {

@@ -33,12 +33,24 @@ func (s *Store) SaveRun(ctx context.Context, r orchestrator.Run) (id int64, err 
 	return id, nil
 }
 
+// SetAside adds a reason why a stored run is no evidence.
+func (s *Store) SetAside(ctx context.Context, run int64, why string) error {
+	n, err := s.q.SetAside(ctx, queries.SetAsideParams{ID: run, Why: clean(why)})
+	if err == nil && n == 0 {
+		err = orchestrator.ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("setting run %d aside: %w", run, err)
+	}
+	return nil
+}
+
 func (s *Store) runParams(r orchestrator.Run) (queries.InsertRunParams, error) {
 	res := r.Result
 	marks, errMarks := encode(res.Marks)
 	counts, errCounts := encode(res.Status)
 	return queries.InsertRunParams{
-		CycleID: r.CycleID, Machine: s.options.Machine, Scenario: clean(r.Scenario), Arm: r.Arm, Pair: r.Pair, Version: null(r.Version),
+		CycleID: r.CycleID, Machine: s.options.Machine, Scenario: clean(r.Scenario), HoldOut: r.HoldOut, Arm: r.Arm, Pair: r.Pair, Version: null(r.Version),
 		Algorithm: r.Algorithm, Seed: int64(r.Seed), Driver: res.Driver, DriverVersion: clean(res.DriverVersion),
 		StartedAt: res.Started, DurationNs: int64(res.Duration),
 		Planned: res.Planned, Requests: res.Requests, Failed: res.Failed, Dropped: res.Dropped, Rps: res.RPS, ErrorRate: res.ErrorRate,
@@ -135,7 +147,7 @@ func (s *Store) Run(ctx context.Context, id int64) (orchestrator.Run, error) {
 
 func toRun(r queries.Run) (orchestrator.Run, error) {
 	run := orchestrator.Run{
-		ID: r.ID, CycleID: r.CycleID, Scenario: r.Scenario, Arm: r.Arm, Pair: r.Pair, Version: value(r.Version),
+		ID: r.ID, CycleID: r.CycleID, Scenario: r.Scenario, HoldOut: r.HoldOut, Arm: r.Arm, Pair: r.Pair, Version: value(r.Version),
 		Algorithm: r.Algorithm, Seed: uint64(r.Seed),
 		Result: loadtest.Result{
 			Scenario: r.Scenario, Driver: r.Driver, DriverVersion: r.DriverVersion, Started: r.StartedAt, Duration: time.Duration(r.DurationNs),

@@ -10,6 +10,7 @@ import (
 	"retune/orchestrator"
 	"retune/orchestrator/postgres"
 	"retune/orchestrator/postgres/pgtest"
+	"retune/orchestrator/verdict"
 	"retune/proxy/balance"
 	"retune/proxy/rules"
 	"retune/proxy/traffic"
@@ -217,7 +218,8 @@ func TestAttemptsTellWhatWasTriedAndHowItWasJudged(t *testing.T) {
 	require.Empty(t, none, "not judged yet")
 	_, err = s.Move(t.Context(), orchestrator.Move{Kind: orchestrator.MoveRollback, Cycle: c.ID})
 	require.NoError(t, err)
-	c.Status, c.Why = orchestrator.RolledBack, "p95 in burst 31% higher"
+	c.Status, c.Why = orchestrator.RolledBack, "rolled back: p95 in burst 31% higher"
+	c.Verdict = &verdict.Verdict{Outcome: verdict.RolledBack, Reason: c.Why}
 	require.NoError(t, s.Save(t.Context(), c, c.Why))
 	list, err := s.Attempts(t.Context(), 10)
 	require.NoError(t, err)
@@ -225,4 +227,34 @@ func TestAttemptsTellWhatWasTriedAndHowItWasJudged(t *testing.T) {
 	require.Equal(t, v.Number, list[0].Version)
 	require.Equal(t, "rolled_back", list[0].Outcome)
 	require.Equal(t, c.Why, list[0].Why)
+}
+
+// What a generator is told of an attempt reveals nothing of what is held out, and no error's names and addresses.
+func TestAttemptsTellNothingOfWhatIsHeldOut(t *testing.T) {
+	finding := verdict.Finding{Scenario: "sawtooth", HoldOut: true, Metric: verdict.P95, Champion: 412, Candidate: 1236, Effect: 2, Limit: 0.15, Outcome: verdict.RolledBack, Pairs: 3}
+	for _, ended := range []struct {
+		status  orchestrator.Status
+		why     string
+		verdict *verdict.Verdict
+		want    string
+	}{
+		{orchestrator.RolledBack, "rolled back: p95 in sawtooth 412 ms → 1236 ms",
+			&verdict.Verdict{Outcome: verdict.RolledBack, Reason: "rolled back: p95 in sawtooth 412 ms → 1236 ms", Findings: []verdict.Finding{finding}},
+			"rolled back: by a scenario that is held out"},
+		{orchestrator.Failed, "scenario sawtooth gave no evidence twice: backend server-1 could not be revived: Put http://10.0.0.1/control", nil, "the trial ended without a verdict"},
+	} {
+		s, _, _ := seeded(t)
+		c, _ := onTrial(t, s)
+		_, err := s.Move(t.Context(), orchestrator.Move{Kind: orchestrator.MoveRollback, Cycle: c.ID})
+		require.NoError(t, err)
+		c.Status, c.Why, c.Verdict = ended.status, ended.why, ended.verdict
+		require.NoError(t, s.Save(t.Context(), c, c.Why))
+		list, err := s.Attempts(t.Context(), 10)
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		require.Equal(t, ended.want, list[0].Why)
+		read, err := s.Cycle(t.Context(), c.ID)
+		require.NoError(t, err)
+		require.Equal(t, ended.why, read.Why, "people are told")
+	}
 }

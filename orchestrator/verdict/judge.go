@@ -100,7 +100,7 @@ func (j *judge) finding(m Metric, g scenarioPairs, s spread) Finding {
 	low, high := e.interval(m, j.now)
 	limit := m.scaled(j.limits)
 	f := Finding{
-		Scenario: g.scenario, Metric: m, Pairs: len(g.pairs), Limit: m.limit(j.limits),
+		Scenario: g.scenario, HoldOut: g.pairs[0].HoldOut, Metric: m, Pairs: len(g.pairs), Limit: m.limit(j.limits),
 		Champion:  medianOf(g.pairs, func(p Pair) float64 { return m.value(p.Champion) }),
 		Candidate: medianOf(g.pairs, func(p Pair) float64 { return m.value(p.Candidate) }),
 		Effect:    m.effect(e.mean), Low: m.effect(low), High: m.effect(high),

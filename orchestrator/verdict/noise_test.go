@@ -23,7 +23,7 @@ func TestScatterIsWhatPairsDifferByWithinThemselves(t *testing.T) {
 		a := Measurement{Requests: 1000, RPS: 80 * scale, P95MS: 400 * scale, ErrorRate: 0.01}
 		b := a
 		b.P95MS *= ratio
-		return Pair{"steady", a, b}
+		return Pair{Scenario: "steady", Champion: a, Candidate: b}
 	}
 	up, down := math.Exp(0.1), math.Exp(-0.1)
 	equal, trial := Scatter{}, Scatter{}

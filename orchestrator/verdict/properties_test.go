@@ -23,7 +23,7 @@ func drawCycle(t *rapid.T) (d drawn) {
 		shift := rapid.Float64Range(-0.5, 0.5).Draw(t, "shift")
 		sd := rapid.SampledFrom([]float64{0, 0.01, 0.05, 0.15, 0.5}).Draw(t, "sd")
 		for range n {
-			d.pairs = append(d.pairs, Pair{s, drawRun(t, 0, sd), drawRun(t, shift, sd)})
+			d.pairs = append(d.pairs, Pair{Scenario: s, Champion: drawRun(t, 0, sd), Candidate: drawRun(t, shift, sd)})
 		}
 		if rapid.Bool().Draw(t, "known") {
 			for _, m := range metrics {
@@ -188,7 +188,7 @@ func TestExactlyAtTheLimitIsNeverDegraded(t *testing.T) {
 			a := Measurement{Requests: 1_000_000_000, P95MS: rapid.Float64Range(0.1, 1e4).Draw(t, "p95"), RPS: rapid.Float64Range(1, 1e5).Draw(t, "rps")}
 			b := a
 			b.P95MS, b.RPS, b.ErrorRate = a.P95MS*(1+l.P95Increase), a.RPS*(1-l.RPSDecrease), a.ErrorRate+l.ErrorIncrease
-			pairs = append(pairs, Pair{"s", a, b})
+			pairs = append(pairs, Pair{Scenario: "s", Champion: a, Candidate: b})
 			for _, m := range metrics {
 				c := m.change(pairs[len(pairs)-1])
 				require.NotEqual(t, RolledBack, outcomeOf(c, c, m.scaled(l)))

@@ -59,6 +59,7 @@ type Measurement struct {
 // Pair is two runs of one scenario, one right after the other, under the same load.
 type Pair struct {
 	Scenario  string      `json:"scenario"`
+	HoldOut   bool        `json:"hold_out,omitempty"` // the scenario is held out: judged, but never shown to a generator
 	Champion  Measurement `json:"champion"`
 	Candidate Measurement `json:"candidate"`
 }
@@ -84,6 +85,7 @@ type Noise struct {
 // Finding is one metric of one scenario.
 type Finding struct {
 	Scenario  string  `json:"scenario"`
+	HoldOut   bool    `json:"hold_out,omitempty"` // see Pair
 	Metric    Metric  `json:"metric"`
 	Champion  float64 `json:"champion"`  // median over the pairs
 	Candidate float64 `json:"candidate"` // median over the pairs

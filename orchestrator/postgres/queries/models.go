@@ -171,6 +171,7 @@ type Run struct {
 	Log           []string
 	Invalid       []string
 	CreatedAt     time.Time
+	HoldOut       bool
 }
 
 type RunSeries struct {

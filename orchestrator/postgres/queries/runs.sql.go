@@ -31,12 +31,12 @@ func (q *Queries) FirstPairedRun(ctx context.Context, cycleID int64) (FirstPaire
 }
 
 const insertRun = `-- name: InsertRun :one
-INSERT INTO run (cycle_id, machine, scenario, arm, pair, version, algorithm, seed, driver, driver_version, started_at,
+INSERT INTO run (cycle_id, machine, scenario, hold_out, arm, pair, version, algorithm, seed, driver, driver_version, started_at,
   duration_ns, planned, requests, failed, dropped, rps, error_rate, avg_ms, p50_ms, p90_ms, p95_ms, p99_ms, max_ms,
   marks, status_counts, histogram, exit_code, driver_cpu, log, invalid)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-  $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
-  $25, $26, $27, $28, $29, $30, $31)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+  $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
+  $26, $27, $28, $29, $30, $31, $32)
 RETURNING id
 `
 
@@ -44,6 +44,7 @@ type InsertRunParams struct {
 	CycleID       int64
 	Machine       string
 	Scenario      string
+	HoldOut       bool
 	Arm           orchestrator.Arm
 	Pair          int
 	Version       *int
@@ -79,6 +80,7 @@ func (q *Queries) InsertRun(ctx context.Context, arg InsertRunParams) (int64, er
 		arg.CycleID,
 		arg.Machine,
 		arg.Scenario,
+		arg.HoldOut,
 		arg.Arm,
 		arg.Pair,
 		arg.Version,
@@ -180,7 +182,7 @@ func (q *Queries) PairedRuns(ctx context.Context, arg PairedRunsParams) ([]Paire
 }
 
 const run = `-- name: Run :one
-SELECT id, cycle_id, machine, scenario, arm, pair, version, algorithm, seed, driver, driver_version, started_at, duration_ns, planned, requests, failed, dropped, rps, error_rate, avg_ms, p50_ms, p90_ms, p95_ms, p99_ms, max_ms, marks, status_counts, histogram, exit_code, driver_cpu, log, invalid, created_at FROM run WHERE id = $1
+SELECT id, cycle_id, machine, scenario, arm, pair, version, algorithm, seed, driver, driver_version, started_at, duration_ns, planned, requests, failed, dropped, rps, error_rate, avg_ms, p50_ms, p90_ms, p95_ms, p99_ms, max_ms, marks, status_counts, histogram, exit_code, driver_cpu, log, invalid, created_at, hold_out FROM run WHERE id = $1
 `
 
 func (q *Queries) Run(ctx context.Context, id int64) (Run, error) {
@@ -220,12 +222,13 @@ func (q *Queries) Run(ctx context.Context, id int64) (Run, error) {
 		&i.Log,
 		&i.Invalid,
 		&i.CreatedAt,
+		&i.HoldOut,
 	)
 	return i, err
 }
 
 const runs = `-- name: Runs :many
-SELECT id, cycle_id, machine, scenario, arm, pair, version, algorithm, seed, driver, driver_version, started_at, duration_ns, planned, requests, failed, dropped, rps, error_rate, avg_ms, p50_ms, p90_ms, p95_ms, p99_ms, max_ms, marks, status_counts, histogram, exit_code, driver_cpu, log, invalid, created_at FROM run WHERE cycle_id = $1 ORDER BY id
+SELECT id, cycle_id, machine, scenario, arm, pair, version, algorithm, seed, driver, driver_version, started_at, duration_ns, planned, requests, failed, dropped, rps, error_rate, avg_ms, p50_ms, p90_ms, p95_ms, p99_ms, max_ms, marks, status_counts, histogram, exit_code, driver_cpu, log, invalid, created_at, hold_out FROM run WHERE cycle_id = $1 ORDER BY id
 `
 
 func (q *Queries) Runs(ctx context.Context, cycleID int64) ([]Run, error) {
@@ -271,6 +274,7 @@ func (q *Queries) Runs(ctx context.Context, cycleID int64) ([]Run, error) {
 			&i.Log,
 			&i.Invalid,
 			&i.CreatedAt,
+			&i.HoldOut,
 		); err != nil {
 			return nil, err
 		}
@@ -304,4 +308,21 @@ func (q *Queries) Series(ctx context.Context, runID int64) ([]RunSeries, error) 
 		return nil, err
 	}
 	return items, nil
+}
+
+const setAside = `-- name: SetAside :execrows
+UPDATE run SET invalid = array_append(invalid, $1::text) WHERE id = $2
+`
+
+type SetAsideParams struct {
+	Why string
+	ID  int64
+}
+
+func (q *Queries) SetAside(ctx context.Context, arg SetAsideParams) (int64, error) {
+	result, err := q.db.Exec(ctx, setAside, arg.Why, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

@@ -32,6 +32,6 @@ SELECT * FROM rule_entry WHERE version = @version ORDER BY state;
 
 -- name: Attempts :many
 -- Candidates that were judged or at least tried, with the rules that they set out from, newest first.
-SELECT v.version, v.yaml, p.yaml AS parent_yaml, c.status, c.why
+SELECT v.version, v.yaml, p.yaml AS parent_yaml, c.status, c.verdict
 FROM rule_version v JOIN rule_version p ON p.version = v.parent JOIN cycle c ON c.id = v.cycle_id
 WHERE c.finished_at IS NOT NULL ORDER BY v.version DESC LIMIT @lim;

@@ -13,7 +13,7 @@ import (
 )
 
 const attempts = `-- name: Attempts :many
-SELECT v.version, v.yaml, p.yaml AS parent_yaml, c.status, c.why
+SELECT v.version, v.yaml, p.yaml AS parent_yaml, c.status, c.verdict
 FROM rule_version v JOIN rule_version p ON p.version = v.parent JOIN cycle c ON c.id = v.cycle_id
 WHERE c.finished_at IS NOT NULL ORDER BY v.version DESC LIMIT $1
 `
@@ -23,7 +23,7 @@ type AttemptsRow struct {
 	Yaml       string
 	ParentYaml string
 	Status     orchestrator.Status
-	Why        string
+	Verdict    []byte
 }
 
 // Candidates that were judged or at least tried, with the rules that they set out from, newest first.
@@ -41,7 +41,7 @@ func (q *Queries) Attempts(ctx context.Context, lim int64) ([]AttemptsRow, error
 			&i.Yaml,
 			&i.ParentYaml,
 			&i.Status,
-			&i.Why,
+			&i.Verdict,
 		); err != nil {
 			return nil, err
 		}
