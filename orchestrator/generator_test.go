@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -132,4 +133,34 @@ func TestACycleMendsAnAnswerAndMarksItsUnsupportedFigures(t *testing.T) {
 		"the file that proxies show their reasons from says it too:\n%s", v.YAML)
 	require.Equal(t, []string{"4321 ms"}, v.Reasons[3].Unsupported)
 	require.Equal(t, "rps 80, a gain of 4321 ms", v.Reasons[3].Text)
+}
+
+// The cassette was recorded at a test server, with other evidence: no two cycles measure the same.
+func TestACassetteAnswersAWholeCycle(t *testing.T) {
+	cassette, err := os.ReadFile("advisor/testdata/cassette.jsonl")
+	require.NoError(t, err)
+	b := newBench(nil)
+	b.load.p95 = map[int]float64{1: 200, 2: 100}
+	kept := &notebook{ledger: b.ledger}
+	b.tuner.Notebook = kept
+	b.tuner.Replay = func(text string) (orchestrator.Advisor, error) {
+		c, err := advisor.ReadCassette(text)
+		if err != nil {
+			return nil, err
+		}
+		return advisor.New("openai", advisor.Config{OpenAI: advisor.OpenAI{Replay: c}})
+	}
+	r := request()
+	r.Generator, r.Replay = "replay", string(cassette)
+	c, err := b.tuner.Run(t.Context(), r)
+	require.NoError(t, err)
+	require.Equal(t, orchestrator.Kept, c.Status, c.Why)
+	require.Len(t, kept.calls, 2)
+	require.Equal(t, "exchange 2 of 2; its evidence was another", kept.calls[1].Replayed)
+
+	r.Replay = string(cassette[:len(cassette)-9])
+	c, err = b.tuner.Run(t.Context(), r)
+	require.NoError(t, err)
+	require.Equal(t, orchestrator.Failed, c.Status)
+	require.Contains(t, c.Why, "line 3 of the cassette is no exchange")
 }

@@ -53,6 +53,7 @@ var (
 	unitRE   = longestOf(unitWords, units)
 	// goDurationRE is how rule files write durations of more than a minute: 1m30s.
 	goDurationRE = regexp.MustCompile(`^(?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?s\b`)
+	thousandRE   = regexp.MustCompile(`^[kK]\b`) // as in 10k rps
 	ordinalRE    = regexp.MustCompile(`^(?:st|nd|rd|th|xx)\b`)
 	wordRE       = regexp.MustCompile(`^\pL+`)
 	rangeRE      = regexp.MustCompile(`^ ?(?:-|–|—|−|to|\.\.+|…) ?$`)
@@ -141,15 +142,16 @@ func readFigure(text string) (named, int) {
 		return f, 0
 	}
 	n := len(number)
+	if thousandRE.MatchString(rest) {
+		f.value, f.off, f.bare = f.value*1000, f.off*1000, false
+		n, rest = n+1, rest[1:]
+	}
 	if u := unitRE.FindString(rest); u != "" && !continues(u, rest[len(u):]) {
 		f.unit = unitOf(u)
 		return f, n + len(u)
 	}
 	if glued := wordRE.FindString(rest); glued != "" && glued[0] < 0x80 {
 		f.bare = false
-		if strings.EqualFold(glued, "k") {
-			f.value, f.off = f.value*1000, f.off*1000
-		}
 		n += len(glued)
 	}
 	return f, n
@@ -190,7 +192,7 @@ func readDuration(text string) (named, int) {
 func readNumber(text string) named {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	mantissa = separators.Replace(mantissa)
-	if i := strings.LastIndexByte(mantissa, ','); i >= 0 && len(mantissa)-i != 4 {
+	if i := strings.LastIndexByte(mantissa, ','); i >= 0 && (len(mantissa)-i != 4 || strings.HasPrefix(mantissa, "0,")) {
 		mantissa = mantissa[:i] + "." + mantissa[i+1:]
 	}
 	mantissa = strings.ReplaceAll(mantissa, ",", "")

@@ -13,7 +13,8 @@ func TestEachFigureOfAReasonIsLookedUp(t *testing.T) {
 	e := evidence()
 	e.Tried = []Attempt{{Version: 2, Outcome: "rolled_back", Why: "p95 in burst 500 ms → 777 ms, +55.4% [+41%, +79%], limit +15%, 3 pairs"}}
 	rate := 1.52
-	e.Series = []Point{{Scenario: "burst", AtS: 30, RPS: 103.4, RPSChangeRate: &rate, P95MS: 655}}
+	e.Series = []Point{{Scenario: "burst", AtS: 30, RPS: 103.4, RPSChangeRate: &rate, P95MS: 655},
+		{Scenario: "burst", AtS: 40, RPS: 138.8, P95MS: 655}}
 	e.Switches = []Switch{{Scenario: "burst", AtS: 32, From: balance.RoundRobin, To: balance.LeastConnections, Before: Figures{RPS: 100, P95MS: 655, ErrorRate: 0.02}, After: Figures{RPS: 99, P95MS: 431, ErrorRate: 0.001}, Confident: 0.93}}
 	for _, c := range []struct {
 		text string
@@ -40,6 +41,23 @@ func TestEachFigureOfAReasonIsLookedUp(t *testing.T) {
 		{"431-656.5 ms in burst", nil}, // within 1%
 		{"431-700 ms in burst", []string{"700 ms"}},
 		{"", nil},
+		// spellings
+		{"p95 in burst 0.412 s, or 0,412 s, or 412msec, or 412 milliseconds, or ٤١٢ ms with LEAST_CONNECTIONS", nil},
+		{"p95 in burst ４１３９ ms, or 4.139e3 ms, with LEAST_CONNECTIONS", []string{"4139 ms", "4.139e3 ms"}},
+		{"10k rps, 1e308 rps, 9e999 rps, 35pct", []string{"10k rps", "1e308 rps", "9e999 rps", "35pct"}},
+		{"1\u202f000\u202f000 ms, 1'000'000 ms, 12,5 ms", []string{"1\u202f000\u202f000 ms", "1'000'000 ms", "12,5 ms"}},
+		{"a cooldown of 1m30s, or 0.5 h", []string{"1m30s", "0.5 h"}},
+		{"60 per cent, or a share of 0.6, of burst's windows", nil},
+		{"the error rate fell by −1.9 percentage points, 1.9 pp, in burst", nil},
+		{"412–655 ms in burst, 412 to 656 ms", nil},
+		{"412–712 ms in burst", []string{"712 ms"}},
+		{"5xx and 4xx, the 2nd window, P2C_PEAK_EWMA, p99.9, v1.5, server-12", nil},
+		{"ROUND_ROBIN is 1.58-fold LEAST_CONNECTIONS in burst, 1.9 times it", []string{"1.9 times"}},
+		// what follows from two figures
+		{"burst's p95 is 2.15 times steady's", nil},
+		{"p95 in burst is 2.15 times as high", []string{"2.15 times"}}, // it doesn't say as what
+		{"in burst rps rose by 35.4 from 103.4 to 138.8", nil},
+		{"in burst rps rose by 35.4", []string{"35.4"}},
 	} {
 		got := CheckReasons([]ruleversions.Reason{{Path: "rules.SPIKE", Text: c.text}}, e)
 		require.Equal(t, c.want, got[0].Unsupported, c.text)
