@@ -17,7 +17,7 @@ func TestWhatAModelCostIsShownWithItsCapsAndTheDateOfItsPrices(t *testing.T) {
 	m := story()
 	s := newServer(t, m, capped)
 	page := ask(t, s, "GET", "/cycles/2", nil).Body.String()
-	require.Contains(t, page, "This cycle: at least $0.0118, 1 call of unknown price of $1.00, 4954 of 200000 tokens, 2 calls.")
+	require.Contains(t, page, "This cycle: at least $0.0118, 1 call of unknown price (cap $1.00), 4954 tokens (cap 200000), 2 calls.")
 	require.Contains(t, page, "Prices of "+advisor.PricesAsOf)
 	require.Contains(t, page, "$0.0118 (prices of "+advisor.PricesAsOf+")")
 	require.Contains(t, page, "cost unknown")

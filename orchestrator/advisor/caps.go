@@ -60,13 +60,13 @@ func (s Spend) String() string {
 func (s Spend) Of(usd float64, tokens int64) string {
 	text := s.String()
 	if usd > 0 {
-		text += fmt.Sprintf(" of $%.2f", usd)
+		text += fmt.Sprintf(" (cap $%.2f)", usd)
 	}
-	text += fmt.Sprintf(", %d", s.Tokens)
+	text += fmt.Sprintf(", %d tokens", s.Tokens)
 	if tokens > 0 {
-		text += fmt.Sprintf(" of %d", tokens)
+		text += fmt.Sprintf(" (cap %d)", tokens)
 	}
-	return text + " tokens, " + calls(s.Calls)
+	return text + ", " + calls(s.Calls)
 }
 
 func calls(n int) string {

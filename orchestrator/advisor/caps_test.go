@@ -107,7 +107,7 @@ func TestASumNeverHidesWhatIsUnknown(t *testing.T) {
 	} {
 		require.Equal(t, want, s.String())
 	}
-	require.Equal(t, "$0.0118 of $10.00, 2302 of 2000000 tokens, 2 calls", Spend{Calls: 2, USD: 0.0118, Tokens: 2302}.Of(10, 2_000_000))
+	require.Equal(t, "$0.0118 (cap $10.00), 2302 tokens (cap 2000000), 2 calls", Spend{Calls: 2, USD: 0.0118, Tokens: 2302}.Of(10, 2_000_000))
 	require.Equal(t, "$0.0118, 2302 tokens, 1 call", Spend{Calls: 1, USD: 0.0118, Tokens: 2302}.Of(0, 0))
 }
 

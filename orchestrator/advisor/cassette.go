@@ -31,12 +31,8 @@ type exchange struct {
 	LatencyNS  time.Duration     `json:"latency_ns"`
 }
 
-const (
-	// MaxCassette is how many bytes a cassette has at most, to be replayed.
-	MaxCassette = 1 << 20
-	// replayedHeader says on a replayed answer where it came from.
-	replayedHeader = "X-Retune-Replayed"
-)
+// MaxCassette is how many bytes a cassette has at most, to be replayed.
+const MaxCassette = 1 << 20
 
 // Cassette is a recorded conversation, to be played once.
 type Cassette struct {
@@ -46,7 +42,8 @@ type Cassette struct {
 
 	mu        sync.Mutex
 	exchanges []exchange
-	played    int // how many of them were
+	played    int    // how many of them were
+	answered  string // which was the last, in words
 }
 
 // ReadCassette reads a cassette's text; an error names the line.
@@ -102,10 +99,18 @@ func (c *Cassette) Model() string {
 	return said.Model
 }
 
+// last says which exchange was played last.
+func (c *Cassette) last() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.answered
+}
+
 // RoundTrip answers with the next exchange, if it belongs to the request.
 func (c *Cassette) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.answered = "none of the cassette's exchanges"
 	if c.played == len(c.exchanges) {
 		return nil, final{fmt.Errorf("the cassette ends after %d exchanges, and one more was asked for", len(c.exchanges))}
 	}
@@ -116,14 +121,14 @@ func (c *Cassette) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, final{fmt.Errorf("%s of the cassette is not for this request: %w", where, err)}
 	}
 	c.played++
+	if c.answered = where; differs != "" {
+		c.answered += "; " + differs
+	}
 	if x.Error != "" {
 		return nil, errors.New(x.Error)
 	}
-	if differs != "" {
-		where += "; " + differs
-	}
 	resp := &http.Response{StatusCode: x.Status, Status: fmt.Sprintf("%d %s", x.Status, http.StatusText(x.Status)), Proto: "HTTP/1.1",
-		ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{replayedHeader: {where}}, Request: req}
+		ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Request: req}
 	for name, value := range x.Header {
 		if name != "Retry-After" { // nobody is waited for
 			resp.Header.Set(name, value)

@@ -51,12 +51,9 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, body, err := r.exchange(req.WithContext(ctx))
 	c.Latency = time.Since(c.At)
 	c.Response = r.clean(body)
-	if resp != nil {
-		c.Replayed = resp.Header.Get(replayedHeader)
-	}
 	err = c.end(resp, body, err, r.timeout)
-	if c.Replayed != "" { // nothing was paid
-		c.CostUSD, c.Prices, c.MostUSD, c.MostTokens = nil, "", nil, 0
+	if cassette, is := r.base.(*Cassette); is { // nothing was paid
+		c.Replayed, c.CostUSD, c.Prices, c.MostUSD, c.MostTokens = cassette.last(), nil, "", nil, 0
 	}
 	if err != nil {
 		c.Error = r.clean([]byte(err.Error()))
@@ -65,13 +62,25 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	if failed := r.record(c, sent, resp, body, err); failed != nil {
 		err = final{failed}
 	}
-	if c.ID != 0 { // a call that can't be settled counts with the most it may have cost
-		_ = r.purse.Settle(context.WithoutCancel(ctx), c)
-	}
+	r.settle(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	return resp, nil
+}
+
+// settleFor is how long the store may take for a call that was made.
+const settleFor = 10 * time.Second
+
+// settle stores what a call came to, even when ctx has ended. One that can't be settled counts with the most that it may have
+// taken.
+func (r *recorder) settle(ctx context.Context, c Call) {
+	if c.ID == 0 {
+		return
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), settleFor)
+	defer stop()
+	_ = r.purse.Settle(ctx, c)
 }
 
 // record adds an exchange to the cassette that is being recorded, if one is.
