@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"time"
 
+	"retune/orchestrator/detection"
 	"retune/orchestrator/loadtest"
+	"retune/orchestrator/switchlog"
 	"retune/orchestrator/verdict"
 	"retune/proxy/balance"
 	"retune/proxy/rules"
@@ -138,6 +140,20 @@ type Run struct {
 	Algorithm balance.Algorithm `json:"algorithm,omitempty"` // fixed; empty: by the version's rules
 	Seed      uint64            `json:"seed"`
 	Result    loadtest.Result   `json:"result"`
+}
+
+// RunSwitch is a switch of algorithm within a run.
+type RunSwitch struct {
+	Run int64 `json:"run_id"`
+	switchlog.Switch
+}
+
+// RunDetection is how the traffic of a run was named, against the truth of the scenario's timeline.
+type RunDetection struct {
+	Run     int64 `json:"run_id"`
+	Arm     Arm   `json:"arm"`
+	Version int   `json:"version"`
+	detection.Report
 }
 
 // Pointer says which version is in force: the accepted one was proved (or chosen by hand), the desired one is

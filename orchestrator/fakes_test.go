@@ -12,6 +12,7 @@ import (
 
 	"retune/orchestrator"
 	"retune/orchestrator/advisor"
+	"retune/orchestrator/detection"
 	"retune/orchestrator/loadtest"
 	"retune/orchestrator/verdict"
 	"retune/proxy/balance"
@@ -30,11 +31,12 @@ type ledger struct {
 	moves    []orchestrator.MoveKind
 	runs     []orchestrator.Run
 	attempts []advisor.Attempt
-	down     bool        // every write fails
-	hangs    bool        // every write waits for the end of its context
-	saveErr  error       // what Save answers
-	afterRun func(n int) // called when a run is stored
-	kept     func()      // called when a cycle is stored as kept
+	reports  map[int64]detection.Report // by run
+	down     bool                       // every write fails
+	hangs    bool                       // every write waits for the end of its context
+	saveErr  error                      // what Save answers
+	afterRun func(n int)                // called when a run is stored
+	kept     func()                     // called when a cycle is stored as kept
 }
 
 var errDown = errors.New("connection refused")
@@ -156,6 +158,15 @@ func (l *ledger) SaveCalls(context.Context, int64, int, []advisor.Call) error { 
 func (l *ledger) SaveJournal(context.Context, int64, int64, []steering.Decision, []traffic.Snapshot) error {
 	return nil
 }
+func (l *ledger) SaveDetection(_ context.Context, run int64, r detection.Report) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.reports == nil {
+		l.reports = map[int64]detection.Report{}
+	}
+	l.reports[run] = r
+	return nil
+}
 func (l *ledger) SaveLive(context.Context, orchestrator.Live) error { return nil }
 func (l *ledger) Noise(context.Context, loadtest.Profile, loadtest.Driver) ([]verdict.Noise, error) {
 	return nil, nil
@@ -171,6 +182,7 @@ type proxies struct {
 	only   int   // … to this version; 0: to any
 	dead   error // what Serving answers
 	mode   steering.Mode
+	seen   []traffic.Snapshot // what Snapshots answers
 }
 
 func (p *proxies) Apply(ctx context.Context, v ruleversions.Version, generation int64, trial bool) error {
@@ -212,7 +224,11 @@ func (p *proxies) SetMode(ctx context.Context, m steering.Mode) error {
 func (p *proxies) Decisions(context.Context, time.Time) ([]steering.Decision, error) {
 	return nil, nil
 }
-func (p *proxies) Snapshots(context.Context, time.Time) ([]traffic.Snapshot, error) { return nil, nil }
+func (p *proxies) Snapshots(context.Context, time.Time) ([]traffic.Snapshot, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen, nil
+}
 
 // load is a LoadRunner whose figures are those of the version that serves.
 type load struct {
@@ -225,6 +241,9 @@ type load struct {
 	tell    func(run int, s loadtest.Scenario, version int, r *loadtest.Result) // changes what a run measured
 	made    atomic.Int64
 }
+
+// started is when the measured load of every run began.
+func (l *load) started() time.Time { return time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC) }
 
 func (l *load) Run(ctx context.Context, s loadtest.Scenario, progress func(loadtest.Progress)) (loadtest.Result, error) {
 	made := int(l.made.Add(1))
@@ -246,7 +265,7 @@ func (l *load) Run(ctx context.Context, s loadtest.Scenario, progress func(loadt
 		p95 = 100
 	}
 	jitter := 1 + 0.01*float64(made%3)
-	r := loadtest.Result{Scenario: s.Shape.Name, Requests: 5000, RPS: 80, P95MS: p95 * jitter, P50MS: 20, P99MS: 2 * p95, AvgMS: 30, ErrorRate: l.errors[v]}
+	r := loadtest.Result{Scenario: s.Shape.Name, Started: l.started(), Requests: 5000, RPS: 80, P95MS: p95 * jitter, P50MS: 20, P99MS: 2 * p95, AvgMS: 30, ErrorRate: l.errors[v]}
 	if l.invalid > 0 {
 		l.invalid--
 		r.Invalid = []string{"3 measured requests, want at least 100"}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"retune/orchestrator/detection"
 	"retune/orchestrator/loadtest"
 	"retune/orchestrator/verdict"
 	"retune/proxy/rules"
@@ -23,6 +24,8 @@ type measured struct {
 	Run
 	decisions []steering.Decision
 	snapshots []traffic.Snapshot
+	shape     loadtest.Shape
+	report    detection.Report // of how the traffic was named; no windows: its true states are not known
 }
 
 // Check says why a request's scenarios can't be run here; nil: they can. The driver is taken as asked for.
@@ -328,7 +331,12 @@ func (u *turn) run(ctx context.Context, r Run, s loadtest.Scenario, m steering.M
 	if err := u.unchanged(ctx, before); err != nil {
 		return measured{}, err
 	}
-	return u.record(ctx, r, start)
+	got, err := u.record(ctx, r, start)
+	if err != nil || r.Arm == ArmSettle || r.Arm == ArmScreen {
+		return got, err
+	}
+	err = u.named(ctx, &got, s.Shape)
+	return got, err
 }
 
 // hashOf is the hash of one of the two versions that a cycle measures.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"retune/orchestrator/advisor"
+	"retune/orchestrator/detection"
 	"retune/orchestrator/loadtest"
 	"retune/orchestrator/verdict"
 	"retune/proxy/rules"
@@ -85,6 +86,8 @@ type Notebook interface {
 	SaveCalls(ctx context.Context, cycle int64, version int, calls []advisor.Call) error
 	// SaveJournal stores decisions and snapshots; reading the same ones again stores nothing twice. run 0: not part of a run.
 	SaveJournal(ctx context.Context, cycle, run int64, d []steering.Decision, s []traffic.Snapshot) error
+	// SaveDetection stores how the traffic of a run was named, over what was stored of it before.
+	SaveDetection(ctx context.Context, run int64, r detection.Report) error
 	SaveLive(ctx context.Context, l Live) error
 	// Noise is what A/A calibration and earlier cycles know of this machine, under a profile and driver.
 	Noise(ctx context.Context, profile loadtest.Profile, driver loadtest.Driver) ([]verdict.Noise, error)

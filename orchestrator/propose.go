@@ -104,6 +104,9 @@ func (u *turn) evidence(ctx context.Context, baseline []measured) (e advisor.Evi
 		e.Series = append(e.Series, advisor.TurningPoints(b.Scenario, b.Result.Started, b.snapshots)...)
 		e.Switches = append(e.Switches, switchlog.Analyse(b.Result, b.decisions, b.snapshots)...)
 	}
+	if e.Detection, err = u.detected(ctx, baseline); err != nil {
+		return e, err
+	}
 	if e.Tried, err = u.Notebook.Attempts(ctx, 10); err != nil {
 		return e, fmt.Errorf("reading what was tried: %w", err)
 	}

@@ -78,7 +78,8 @@ type turn struct {
 	champion  ruleversions.Version
 	candidate ruleversions.Version // zero before there is one
 	report    reporter
-	saved     bool // the cycle's end is in the ledger
+	replays   Advisor // of the cycle's cassette; nil: not opened yet
+	saved     bool    // the cycle's end is in the ledger
 }
 
 // begin chooses plan, driver, scenarios and champion.
@@ -307,13 +308,17 @@ func (u *turn) advise(ctx context.Context, e advisor.Evidence) (advisor.Advice, 
 	return g.Advise(ctx, e)
 }
 
-// generator is what the cycle asks for rules.
+// generator is what the cycle asks, of a cassette always the same one: it plays once.
 func (u *turn) generator() (Advisor, error) {
 	if u.c.Generator == "replay" {
+		if u.replays != nil {
+			return u.replays, nil
+		}
 		g, err := u.Replay(u.c.Replay)
 		if err != nil {
 			return nil, fmt.Errorf("%w: generator replay: %w", ErrInvalid, err)
 		}
+		u.replays = g
 		return g, nil
 	}
 	g, ok := u.Generators[u.c.Generator]

@@ -18,4 +18,8 @@ var (
 	//
 	//go:embed another.md
 	Another string
+	// Patterns is the system prompt of the classifier: what the states mean when a whole series is known.
+	//
+	//go:embed patterns.md
+	Patterns string
 )

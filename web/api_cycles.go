@@ -105,6 +105,8 @@ func (s *Server) cycleCalls() {
 	call(s, "GET", "/cycles/{id}/events", "Follow a cycle as server-sent events: live, then done", 0, s.apiEvents)
 	call(s, "GET", "/cycles/{id}/runs", "A cycle's runs, without their series", 0, ofCycle(s, s.checkedRuns))
 	call(s, "GET", "/cycles/{id}/decisions", "What the proxy decided during a cycle", 0, ofCycle(s, s.History.Decisions))
+	call(s, "GET", "/cycles/{id}/switches", "The switches of algorithm within a cycle's runs, and whether they paid", 0, ofCycle(s, s.cycleSwitches))
+	call(s, "GET", "/cycles/{id}/detection", "How the traffic of a cycle's runs was named, against its true states", 0, s.apiDetection)
 	call(s, "GET", "/cycles/{id}/calls", "A cycle's exchanges with its generator", 0, ofCycle(s, s.History.Calls))
 	call(s, "GET", "/runs/{id}", "One run, with its series", 0, func(ctx context.Context, in *numbered) (*body[checkedRun], error) {
 		r, err := s.History.Run(ctx, in.ID)

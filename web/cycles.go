@@ -13,8 +13,7 @@ import (
 
 	"retune/orchestrator"
 	"retune/orchestrator/advisor"
-	"retune/orchestrator/loadtest"
-	"retune/orchestrator/switchlog"
+	"retune/orchestrator/detection"
 	"retune/proxy/steering"
 )
 
@@ -79,16 +78,11 @@ type cycleView struct {
 	Spending Spending
 	// Unsupported is how many figures of the candidate's reasons are not in the evidence.
 	Unsupported int
-	Switches    []runSwitch
+	Switches    []orchestrator.RunSwitch
+	Detected    detection.Summary
 	Noise       noiseView // that its verdict rests on
 	Again       *againView
 	Outlook     *orchestrator.Outlook // of one that is under way
-}
-
-// runSwitch is a switch of algorithm within a run.
-type runSwitch struct {
-	Run int64
-	switchlog.Switch
 }
 
 func (s *Server) cycle(c echo.Context) error {
@@ -127,46 +121,18 @@ func (s *Server) cycleView(ctx context.Context, id int64) (v cycleView, err erro
 	if v.Unsupported, err = s.unsupported(ctx, cy.Candidate); err != nil {
 		return v, err
 	}
-	if cy.Status.Ended() {
-		if _, v.Switches, err = s.switches(ctx, v.Runs, id); err != nil {
-			return v, err
-		}
-	}
 	if !cy.Status.Ended() {
 		v.Outlook = first(s.outlooks(ctx, cy.Request))
 		return v, nil
 	}
+	if _, v.Switches, err = s.switches(ctx, v.Runs, id); err != nil {
+		return v, err
+	}
+	if v.Detected, _, err = s.detected(ctx, cy); err != nil {
+		return v, err
+	}
 	v.Noise, err = s.noiseThen(ctx, cy)
 	return v, err
-}
-
-// switches reads a cycle's decisions, and what each switch within its runs brought.
-func (s *Server) switches(ctx context.Context, runs []orchestrator.Run, cycle int64) ([]steering.Decision, []runSwitch, error) {
-	decisions, err := s.History.Decisions(ctx, cycle)
-	if err != nil {
-		return nil, nil, err
-	}
-	snapshots, err := s.History.Snapshots(ctx, cycle)
-	if err != nil {
-		return nil, nil, err
-	}
-	var found []runSwitch
-	for _, r := range runs {
-		if !slices.ContainsFunc(decisions, func(d steering.Decision) bool { return d.Switched && during(r.Result, d) }) {
-			continue // spares reading its series
-		}
-		if r, err = s.History.Run(ctx, r.ID); err != nil {
-			return nil, nil, err
-		}
-		for _, sw := range switchlog.Analyse(r.Result, decisions, snapshots) {
-			found = append(found, runSwitch{r.ID, sw})
-		}
-	}
-	return decisions, found, nil
-}
-
-func during(r loadtest.Result, d steering.Decision) bool {
-	return !d.At.Before(r.Started) && d.At.Before(r.Started.Add(r.Duration))
 }
 
 // cycleDecisions lists the decisions that the proxy took during a cycle.

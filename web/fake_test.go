@@ -28,6 +28,7 @@ type memory struct {
 	calls       map[int64][]advisor.Call
 	decisions   map[int64][]steering.Decision
 	snapshots   map[int64][]traffic.Snapshot
+	detections  map[int64][]orchestrator.RunDetection
 	noise       []orchestrator.KnownNoise
 	moves       []orchestrator.Activation
 	plans       []orchestrator.Schedule
@@ -37,6 +38,7 @@ func newMemory() *memory {
 	return &memory{
 		steps: map[int64][]orchestrator.Step{}, live: map[int64]orchestrator.Live{}, calls: map[int64][]advisor.Call{},
 		decisions: map[int64][]steering.Decision{}, snapshots: map[int64][]traffic.Snapshot{},
+		detections: map[int64][]orchestrator.RunDetection{},
 	}
 }
 
@@ -240,6 +242,11 @@ func (m *memory) Decisions(_ context.Context, cycle int64) ([]steering.Decision,
 func (m *memory) Snapshots(_ context.Context, cycle int64) ([]traffic.Snapshot, error) {
 	defer m.locked()()
 	return m.snapshots[cycle], nil
+}
+
+func (m *memory) Detections(_ context.Context, cycle int64) ([]orchestrator.RunDetection, error) {
+	defer m.locked()()
+	return m.detections[cycle], nil
 }
 
 func (m *memory) AllNoise(context.Context) ([]orchestrator.KnownNoise, error) {

@@ -144,12 +144,12 @@ func versionName(n int) string {
 // tone is the colour class of a status word; the word itself always stands beside the colour.
 func tone(word string) string {
 	switch word {
-	case "kept", "active", "healthy", "ok", "finished", "within", "on":
+	case "kept", "active", "healthy", "ok", "finished", "within", "on", "paid":
 		return "good"
-	case "rolled_back", "failed", "unhealthy", "ejected", "invalid", "beyond",
+	case "rolled_back", "failed", "unhealthy", "ejected", "invalid", "beyond", "cost",
 		"invalid_json", "invalid_rules", "timeout", "http_error", "refused", "truncated", "empty":
 		return "bad"
-	case "inconclusive", "interrupted", "cancelled", "draining", "slow_start", "undecided", "unproved":
+	case "inconclusive", "interrupted", "cancelled", "draining", "slow_start", "undecided", "unproved", "unclear":
 		return "warn"
 	case "queued", "baseline", "generating", "applying", "settling", "verifying", "on_trial":
 		return "busy"

@@ -57,6 +57,7 @@ func (s *Server) routes() {
 	e.GET("/cycles/:id/events", s.cycleEvents)
 	e.GET("/cycles/:id/series.json", s.cycleSeries)
 	e.GET("/cycles/:id/decisions", s.cycleDecisions)
+	e.GET("/cycles/:id/detection", s.cycleDetection)
 	e.GET("/cycles/:id/cancel", s.askCancel)
 	e.POST("/cycles/:id/cancel", s.cancelCycle)
 

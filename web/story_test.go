@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
 	"retune/orchestrator"
 	"retune/orchestrator/advisor"
+	"retune/orchestrator/detection"
 	"retune/orchestrator/loadtest"
 	"retune/orchestrator/verdict"
 	"retune/proxy/balance"
@@ -192,6 +194,7 @@ func (m *memory) storyCycles() {
 		m.storyCalls(cy)
 	}
 	m.storyJournal()
+	m.storyDetection()
 	m.live[7] = orchestrator.Live{
 		CycleID: 7, Status: orchestrator.Verifying, Detail: "pair 2 of 4, burst, candidate v6", Share: 0.58, Remaining: 148 * time.Second,
 		Arm: orchestrator.ArmCandidate, At: time.Now(),
@@ -341,18 +344,61 @@ func (m *memory) storyJournal() {
 			break
 		}
 	}
-	for i := range 40 {
-		at := run.Result.Started.Add(time.Duration(i) * time.Second)
-		m.snapshots[1] = append(m.snapshots[1], traffic.Snapshot{Seq: uint64(i + 1), At: at, Window: 2 * time.Second, Requests: 120, RPS: 60, P95MS: 540, State: traffic.HighStable})
+	for i := range 20 { // the burst is from second 12 to 28, the switch at second 18
+		at, p95, load := 2*i+2, 540+20*float64(i%2), 60.0
+		if at > 12 && at <= 28 {
+			p95, load = 1400+40*float64(i%2), 240
+		}
+		if at > 18 {
+			p95 *= 0.7
+		}
+		m.snapshots[1] = append(m.snapshots[1], traffic.Snapshot{Seq: uint64(i + 1), At: run.Result.Started.Add(time.Duration(at) * time.Second),
+			Window: 2 * time.Second, Requests: uint64(2 * load), RPS: load, P95MS: p95, State: traffic.HighStable})
 	}
 	for i, d := range []steering.Decision{
 		{State: traffic.HighStable, Algorithm: balance.WeightedRoundRobin, PreviousAlgorithm: balance.WeightedRoundRobin, Confidence: 0.81, Reason: "HIGH_STABLE: rps 59.8 → 60.4, rate +0.01. WEIGHTED_ROUND_ROBIN by rule v1. Gates: same state."},
 		{State: traffic.Spike, Algorithm: balance.LeastConnections, PreviousAlgorithm: balance.WeightedRoundRobin, PreviousState: traffic.HighStable, Switched: true, Confidence: 0.93, Reason: `SPIKE: rps 60.4 → 238.7, rate +2.95 (threshold 1.00), confidence 0.99. LEAST_CONNECTIONS by rule v1: "Spread a sudden rise." Gates: cooldown ok, 2/2 windows, 1/3 switches this minute.`},
 	} {
-		d.Seq, d.At, d.RulesVersion, d.Cause, d.BootID = uint64(i+1), run.Result.Started.Add(time.Duration(4+10*i)*time.Second), 1, steering.CauseWindow, "b1"
+		d.Seq, d.At, d.RulesVersion, d.Cause, d.BootID = uint64(i+1), run.Result.Started.Add(time.Duration(8+10*i)*time.Second), 1, steering.CauseWindow, "b1"
 		d.Gates = []steering.Gate{{Name: "same_state", Passed: d.Switched, Detail: string(d.State)}, {Name: "confidence", Passed: true, Detail: "0.93 of 0.60"}, {Name: "sustained", Passed: d.Switched, Detail: fmt.Sprintf("%d/2 windows", i+1)}}
 		m.decisions[1] = append(m.decisions[1], d)
 	}
+}
+
+// storyDetection names the windows of cycle 1's runs: right but for the ramp's beginning and a calm taken for steady
+// load. Gradual is held out. What the generator was told of it stands in the evidence.
+func (m *memory) storyDetection() {
+	for _, r := range m.runList {
+		shape, err := loadtest.Load(r.Scenario)
+		if err != nil || r.CycleID != 1 || r.Arm == orchestrator.ArmScreen {
+			continue
+		}
+		shape = shape.Scaled(loadtest.Quick)
+		shape.HoldOut = r.Scenario == "gradual"
+		var seen []traffic.Snapshot
+		for at := 1200 * time.Millisecond; at <= shape.Duration(); at += 2 * time.Second {
+			s := traffic.Snapshot{At: r.Result.Started.Add(at), Window: 2 * time.Second, State: traffic.HighStable}
+			switch {
+			case r.Scenario == "burst" && at > 3*time.Second && at < 9*time.Second:
+				s.State = traffic.Spike
+			case r.Scenario == "gradual" && at > 4*time.Second && at < 9*time.Second:
+				s.State = traffic.GradualIncrease
+			case r.Scenario == "failure" && at > 5*time.Second && at < 12*time.Second:
+				s.State = traffic.OverloadedNode
+			}
+			seen = append(seen, s)
+		}
+		report, _ := detection.Of(shape, r.Result.Started, seen)
+		if r.Arm == orchestrator.ArmBaseline && !shape.HoldOut {
+			report = report.Labelled("local", slices.Repeat([]traffic.State{traffic.HighStable}, len(seen)))
+		}
+		m.detections[1] = append(m.detections[1], orchestrator.RunDetection{Run: r.ID, Arm: r.Arm, Version: r.Version, Report: report})
+	}
+	told := advisor.Evidence{Profile: "quick", Detection: &advisor.Detection{Suggestions: []detection.Suggestion{{
+		Path: "detection.low_traffic_rps", State: traffic.LowTraffic, Now: "5", Better: "18", Cases: 2, Others: 9, Nearest: 7.1, Against: 29.4, WrongNow: 2,
+		Why: "rps at most 7.1 rps in 2 cases that truly were LOW_TRAFFIC, at least 29.4 rps in 9 others: 18 names 11 of 11 right, 5 names 9",
+	}}}}
+	m.cycleList[0].Evidence, _ = json.Marshal(told) // plain values
 }
 
 // storyProxy is a proxy under light traffic with one backend down.

@@ -41,6 +41,8 @@ type History interface {
 	Spent(ctx context.Context, cycle int64) (advisor.Spend, error) // by the calls of a cycle; 0: of today (UTC)
 	Decisions(ctx context.Context, cycle int64) ([]steering.Decision, error)
 	Snapshots(ctx context.Context, cycle int64) ([]traffic.Snapshot, error)
+	// Detections are how the traffic of a cycle's runs was named, against its true states where those are known.
+	Detections(ctx context.Context, cycle int64) ([]orchestrator.RunDetection, error)
 	AllNoise(ctx context.Context) ([]orchestrator.KnownNoise, error)
 	NoiseThen(ctx context.Context, cycle int64) (orchestrator.KnownNoise, error) // before a cycle's first pair
 }

@@ -31,7 +31,7 @@ var floors = map[string]int{
 	"proxy/balance": 0, "proxy/traffic": 0, "proxy/wire": 0, "proxy/demo": 0,
 	"orchestrator/postgres/managed": 0,
 	"orchestrator/loadtest":         1, "proxy/rules": 1,
-	"orchestrator/verdict": 2, "ruleversions": 2, "proxy/steering": 2,
+	"orchestrator/verdict": 2, "orchestrator/detection": 2, "ruleversions": 2, "proxy/steering": 2,
 	"orchestrator/switchlog": 3, "orchestrator/target": 3, "proxy": 3, "proxy/sim": 3,
 	"orchestrator/advisor":          4,
 	"orchestrator":                  5,

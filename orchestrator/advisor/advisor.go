@@ -25,7 +25,8 @@ type Evidence struct {
 	Algorithms []Measured `json:"algorithms,omitempty"`
 	Series     []Point    `json:"series"` // snapshots at their turning points
 	Switches   []Switch   `json:"switches"`
-	Tried      []Attempt  `json:"tried"` // earlier versions and how they were judged, newest first
+	Detection  *Detection `json:"detection,omitempty"` // nil: no scenario has a known truth
+	Tried      []Attempt  `json:"tried"`               // earlier versions and how they were judged, newest first
 }
 
 // Measured is one arm in one scenario.

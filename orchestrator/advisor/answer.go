@@ -50,12 +50,12 @@ func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Sprintf(f
 // scalar where a list belongs, lower-case names), and strict in the result: what it returns fits the schema. The
 // outcome says at which of the two it failed.
 func parseAnswer(text string) (answer, CallOutcome, error) {
-	object, err := findObject(text)
+	object, err := ruleForm().find(text)
 	if err != nil {
 		return answer{}, CallInvalidJSON, err
 	}
 	normalise(object)
-	if err := checkSchema(object); err != nil {
+	if err := ruleForm().check(object); err != nil {
 		return answer{}, CallInvalidRules, err
 	}
 	b, err := json.Marshal(object)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"retune/orchestrator/switchlog"
 	"retune/proxy/balance"
 	"retune/proxy/rules"
 	"retune/proxy/traffic"
@@ -127,6 +128,7 @@ type compactDoc struct {
 	Algorithms *compactTable              `json:"measured_with_fixed_algorithm,omitempty"`
 	Series     []compactSeries            `json:"series,omitempty"`
 	Switches   []compactSwitch            `json:"switches,omitempty"`
+	Detection  *compactDetection          `json:"detection,omitempty"`
 	Tried      []Attempt                  `json:"tried,omitempty"`
 }
 
@@ -164,7 +166,7 @@ type compactSwitch struct {
 	P95MS     [2]figure         `json:"p95_ms_before_after"`
 	RPS       [2]figure         `json:"rps_before_after"`
 	ErrorRate [2]figure         `json:"error_rate_before_after"`
-	PaidOff   bool              `json:"paid_off"`
+	Outcome   switchlog.Outcome `json:"outcome"` // paid, cost or unclear
 }
 
 func encode(d compactDoc) string {
@@ -194,6 +196,9 @@ func document(e Evidence, r room) compactDoc {
 	d.Series = seriesOf(evenly(e.Series, r.points))
 	for _, s := range evenly(e.Switches, r.switches) {
 		d.Switches = append(d.Switches, compactSwitchOf(s))
+	}
+	if r.points > 0 {
+		d.Detection = compactDetectionOf(e.Detection)
 	}
 	for _, t := range e.Tried[:min(len(e.Tried), r.tried)] {
 		d.Tried = append(d.Tried, boundedAttempt(t, r.text))

@@ -80,7 +80,7 @@ func rowOf(p Point) []any {
 func compactSwitchOf(s Switch) compactSwitch {
 	return compactSwitch{
 		Scenario: bounded(s.Scenario, 32), AtS: figure(s.AtS), State: traffic.State(bounded(string(s.State), 32)),
-		From: balance.Algorithm(bounded(string(s.From), 32)), To: balance.Algorithm(bounded(string(s.To), 32)), PaidOff: s.PaidOff,
+		From: balance.Algorithm(bounded(string(s.From), 32)), To: balance.Algorithm(bounded(string(s.To), 32)), Outcome: s.Outcome,
 		P95MS:     [2]figure{figure(s.Before.P95MS), figure(s.After.P95MS)},
 		RPS:       [2]figure{figure(s.Before.RPS), figure(s.After.RPS)},
 		ErrorRate: [2]figure{figure(s.Before.ErrorRate), figure(s.After.ErrorRate)},

@@ -66,6 +66,7 @@ func knownFigures(e Evidence) []known {
 		add(s.AtS, seconds, "at")
 		add(s.Confident, share, "confidence")
 	}
+	out = append(out, detectionFigures(e.Detection)...)
 	for _, a := range e.Tried {
 		out = append(out, known{value: float64(a.Version), quantity: count})
 		for _, text := range append([]string{a.Why}, a.Changes...) {

@@ -16,9 +16,9 @@ const (
 	maxDepth = 12 // of nesting in an answer; 3 are needed
 )
 
-// findObject finds the answer's JSON object in a text that may have a code fence or prose around it. Two answers that
+// find finds the answer's JSON object in a text that may have a code fence or prose around it. Two answers that
 // differ are a fault: there is no telling which was meant.
-func findObject(text string) (map[string]any, error) {
+func (f form) find(text string) (map[string]any, error) {
 	text = strings.TrimSpace(strings.TrimPrefix(text, "\ufeff"))
 	switch {
 	case text == "":
@@ -37,12 +37,12 @@ func findObject(text string) (map[string]any, error) {
 			break
 		}
 		object, n, err := decodeObject(rest[i:])
-		_, ours := object["rules"]
+		_, ours := object[f.key]
 		switch {
 		case err != nil && try == 0:
 			first = faults{"the answer is no valid JSON: " + err.Error()}
 		case ours && found != nil && !reflect.DeepEqual(object, found):
-			return nil, faults{"the answer holds two rule sets that differ: send one object alone"}
+			return nil, faults{"the answer holds two " + f.what + " that differ: send one object alone"}
 		case ours:
 			found = object
 		case err == nil && try == 0 && i == 0:

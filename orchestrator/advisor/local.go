@@ -27,7 +27,8 @@ const (
 // local asks no model. For each traffic state it takes the fixed algorithm that measured best, each scenario weighing as
 // much as the share of windows that it spent in that state under the champion. The state's present algorithm is what it
 // has to beat or, where that was not measured by itself, the champion's rules as a whole. Error rate goes first, then p95, then
-// RPS; a gain within noise, a tie, or a state that was never seen keeps the champion's rule. Thresholds stay.
+// RPS; a gain within noise, a tie, or a state that was never seen keeps the champion's rule. Where every rule is kept, one
+// threshold may change: the one that Detection's suggestions say most of.
 type local struct{}
 
 // Advise proposes a rule set; it equals the champion when nothing was better. It is an error when no algorithm was
@@ -44,6 +45,12 @@ func (local) Advise(_ context.Context, e Evidence) (Advice, error) {
 		rule, why := choose(e, s)
 		out.Rules[s] = rule
 		a.Reasons = append(a.Reasons, ruleversions.Reason{Path: "rules." + string(s), Text: why})
+	}
+	if len(Changes(e.Champion, out)) == 0 { // a threshold is tried by itself, or its verdict would be of the rules too
+		if better, why, found := suggested(e); found {
+			out.Detection = better.Detection
+			a.Reasons = append(a.Reasons, why)
+		}
 	}
 	out.Version, out.Parent = e.Champion.Version+1, e.Champion.Version
 	checked, err := validated(out)
@@ -71,7 +78,7 @@ func (l local) Proposals(ctx context.Context, e Evidence, n int) (Proposals, err
 
 func summaryOf(changes []string) string {
 	if len(changes) == 0 {
-		return "No fixed algorithm beat the present rules beyond noise in any traffic state."
+		return "No fixed algorithm beat the present rules beyond noise in any traffic state, and no threshold is better for certain."
 	}
 	return strings.Join(changes, "; ") + "."
 }

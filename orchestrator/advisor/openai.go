@@ -81,20 +81,16 @@ func (o *openAI) advise(ctx context.Context, e Evidence, before []Advice) (Advic
 	ctx, cancel := context.WithTimeout(ctx, o.Total)
 	defer cancel()
 	evidence, _ := Compact(e)
-	rec := &recorder{
-		base: o.Transport, timeout: o.CallTimeout, secret: o.Key,
-		purse: o.Purse, caps: o.Caps, cycle: e.Cycle, tape: tapeFor(o.Record, e.Cycle),
-		call: Call{Provider: o.host, Model: o.Model, PromptSHA: PromptSHA()},
-	}
-	t := o.talk(rec, evidence)
+	rec := o.recorder(e.Cycle, PromptSHA())
+	t := o.talk(rec, ruleForm(), o.temperature(), prompts.Rules, evidence)
 	if len(before) > 0 {
 		t.req.Messages = append(t.req.Messages, askAnother(e.Champion, before))
 	}
 	advice := Advice{Origin: rules.OriginLLM, Author: o.Model, PromptSHA: PromptSHA()}
-	err := o.converse(ctx, t, e, &advice)
+	err := t.converse(ctx, func(text string, c *Call) error { return read(text, e.Champion, &advice, c) })
 	advice.Calls = rec.calls
 	if err != nil {
-		return advice, keyless{rec.redact(fmt.Sprintf("asking %s at %s: %s", o.Model, o.host, err)), err}
+		return advice, o.keyless(rec, err)
 	}
 	advice.check(e)
 	return advice, nil
@@ -124,22 +120,16 @@ func (k keyless) Error() string { return k.text }
 
 func (k keyless) Unwrap() error { return k.err }
 
-// converse goes on until an answer holds or the repair turns are used up.
-func (o *openAI) converse(ctx context.Context, t *talk, e Evidence, advice *Advice) error {
-	for turn := 0; ; turn++ {
-		text, err := t.ask(ctx)
-		if err == nil {
-			err = read(text, e.Champion, advice, t.rec.last())
-		}
-		var wrong faults
-		if !errors.As(err, &wrong) {
-			return err
-		}
-		t.rec.last().Error = t.rec.redact(wrong.Error())
-		if turn == maxRepairs {
-			return fmt.Errorf("no usable answer in %d turns; the last one: %w", turn+1, wrong)
-		}
-		t.handBack(text, wrong)
+func (o *openAI) keyless(rec *recorder, err error) error {
+	return keyless{rec.redact(fmt.Sprintf("asking %s at %s: %s", o.Model, o.host, err)), err}
+}
+
+// recorder records the calls of one conversation, for a cycle's caps.
+func (o *openAI) recorder(cycle int64, prompt string) *recorder {
+	return &recorder{
+		base: o.Transport, timeout: o.CallTimeout, secret: o.Key,
+		purse: o.Purse, caps: o.Caps, cycle: cycle, tape: tapeFor(o.Record, cycle),
+		call: Call{Provider: o.host, Model: o.Model, PromptSHA: prompt},
 	}
 }
 

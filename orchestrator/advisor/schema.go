@@ -36,39 +36,52 @@ func anyOf[T any](x []T) []any {
 	return out
 }
 
-// schemaJSON is the answer's JSON schema within what strict structured output takes: every property required, none
+// form is what an answer of one kind has to look like.
+type form struct {
+	name   string // that the server is told
+	what   string // several of them are called
+	key    string // by which an object is known to be such an answer
+	json   json.RawMessage
+	schema *validate.Schema
+}
+
+// The forms of the two questions that a model is asked.
+var (
+	ruleForm    = sync.OnceValue(func() form { return newForm("rule_set", "rule sets", "rules", answer{}) })
+	patternForm = sync.OnceValue(func() form { return newForm("patterns", "lists of segments", "segments", patternAnswer{}) })
+)
+
+// newForm makes the JSON schema of an answer within what strict structured output takes: every property required, none
 // besides, no bounds on lengths.
-var schemaJSON = sync.OnceValue(func() json.RawMessage {
+func newForm(name, what, key string, like any) form {
 	r := jsonschema.Reflector{Anonymous: true, DoNotReference: true, ExpandedStruct: true}
-	s := r.Reflect(answer{})
+	s := r.Reflect(like)
 	s.Version = ""
 	b, err := json.Marshal(s)
 	if err != nil {
-		panic("advisor: the answer's schema does not encode: " + err.Error())
+		panic("advisor: the schema of " + name + " does not encode: " + err.Error())
 	}
-	return b
-})
-
-// schema is schemaJSON, compiled.
-var schema = sync.OnceValue(func() *validate.Schema {
-	doc, err := validate.UnmarshalJSON(strings.NewReader(string(schemaJSON())))
+	doc, err := validate.UnmarshalJSON(strings.NewReader(string(b)))
 	if err != nil {
-		panic("advisor: the answer's schema is no JSON: " + err.Error())
+		panic("advisor: the schema of " + name + " is no JSON: " + err.Error())
 	}
 	c := validate.NewCompiler()
 	if err := c.AddResource("answer.json", doc); err != nil {
-		panic("advisor: the answer's schema: " + err.Error())
+		panic("advisor: the schema of " + name + ": " + err.Error())
 	}
-	return c.MustCompile("answer.json")
-})
+	return form{name, what, key, b, c.MustCompile("answer.json")}
+}
+
+// schemaJSON is the schema of a rule set's answer.
+func schemaJSON() json.RawMessage { return ruleForm().json }
 
 // maxFaults bounds how many faults of the schema are handed back: 200 wrong rules say no more than 20.
 const maxFaults = 20
 
-// checkSchema lists every place where an object does not fit the schema.
-func checkSchema(object any) error {
+// check lists every place where an object does not fit the schema.
+func (f form) check(object any) error {
 	var invalid *validate.ValidationError
-	err := schema().Validate(object)
+	err := f.schema.Validate(object)
 	if !errors.As(err, &invalid) {
 		return err
 	}

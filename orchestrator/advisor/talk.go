@@ -21,18 +21,39 @@ type talk struct {
 	req    openai.ChatCompletionRequest
 }
 
-func (o *openAI) talk(rec *recorder, evidence string) *talk {
+// talk opens a conversation that is to end in an answer of the form.
+func (o *openAI) talk(rec *recorder, f form, temperature float32, prompt, evidence string) *talk {
 	return &talk{client: o.client(rec), rec: rec, req: openai.ChatCompletionRequest{
-		Model: o.Model, Temperature: o.temperature(), MaxCompletionTokens: o.MaxTokens,
+		Model: o.Model, Temperature: temperature, MaxCompletionTokens: o.MaxTokens,
 		Messages: []openai.ChatCompletionMessage{
-			{Role: openai.ChatMessageRoleSystem, Content: prompts.Rules},
+			{Role: openai.ChatMessageRoleSystem, Content: prompt},
 			{Role: openai.ChatMessageRoleUser, Content: evidence},
 		},
 		ResponseFormat: &openai.ChatCompletionResponseFormat{
 			Type:       openai.ChatCompletionResponseFormatTypeJSONSchema,
-			JSONSchema: &openai.ChatCompletionResponseFormatJSONSchema{Name: "rule_set", Schema: schemaJSON(), Strict: true},
+			JSONSchema: &openai.ChatCompletionResponseFormatJSONSchema{Name: f.name, Schema: f.json, Strict: true},
 		},
 	}}
+}
+
+// converse goes on until read takes an answer, or the repair turns are used up. read notes on the answer's call how it
+// fared; its faults are handed back.
+func (t *talk) converse(ctx context.Context, read func(text string, c *Call) error) error {
+	for turn := 0; ; turn++ {
+		text, err := t.ask(ctx)
+		if err == nil {
+			err = read(text, t.rec.last())
+		}
+		var wrong faults
+		if !errors.As(err, &wrong) {
+			return err
+		}
+		t.rec.last().Error = t.rec.redact(wrong.Error())
+		if turn == maxRepairs {
+			return fmt.Errorf("no usable answer in %d turns; the last one: %w", turn+1, wrong)
+		}
+		t.handBack(text, wrong)
+	}
 }
 
 // maxConcessions bounds how many parameters a server may refuse: the format twice, temperature and the token bound.

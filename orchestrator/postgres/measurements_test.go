@@ -14,6 +14,7 @@ import (
 
 	"retune/orchestrator"
 	"retune/orchestrator/advisor"
+	"retune/orchestrator/detection"
 	"retune/orchestrator/loadtest"
 	"retune/orchestrator/postgres"
 	"retune/orchestrator/postgres/managed"
@@ -269,4 +270,36 @@ func TestTheStoreSurvivesItsServersDeath(t *testing.T) {
 		_, ok, err := s.Claim(t.Context())
 		return ok && err == nil
 	}, patience, 20*time.Millisecond)
+}
+
+func TestADetectionComesBackWithItsRun(t *testing.T) {
+	s, _, _ := seeded(t)
+	c := running(t, s)
+	first, err := s.SaveRun(t.Context(), run(c.ID))
+	require.NoError(t, err)
+	second := run(c.ID)
+	second.Arm, second.Pair = orchestrator.ArmBaseline, 0
+	id, err := s.SaveRun(t.Context(), second)
+	require.NoError(t, err)
+	late := 1.25
+	report := detection.Report{
+		Scenario: "burst", HeldOut: true, WindowS: 2,
+		Windows: []detection.Window{{AtS: 1.5, Truth: traffic.LowTraffic, Named: traffic.HighStable}, {AtS: 3.5, Named: traffic.Spike}},
+		Delays:  []detection.Delay{{State: traffic.Spike, FromS: 2, ToS: 8, Windows: &late}, {State: traffic.HighStable, FromS: 8, ToS: 13}},
+	}
+	require.NoError(t, s.SaveDetection(t.Context(), id, report))
+	labelled := report.Labelled("gpt-4o", []traffic.State{traffic.LowTraffic})
+	require.NoError(t, s.SaveDetection(t.Context(), id, labelled), "labels come later")
+	require.NoError(t, s.SaveDetection(t.Context(), first, report))
+
+	got, err := s.Detections(t.Context(), c.ID)
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff([]orchestrator.RunDetection{
+		{Run: first, Arm: orchestrator.ArmCandidate, Version: 1, Report: report},
+		{Run: id, Arm: orchestrator.ArmBaseline, Version: 1, Report: labelled},
+	}, got))
+	require.Error(t, s.SaveDetection(t.Context(), 99, report), "of no run")
+	none, err := s.Detections(t.Context(), 99)
+	require.NoError(t, err)
+	require.Empty(t, none)
 }

@@ -1,0 +1,50 @@
+package web
+
+import (
+	"context"
+	"slices"
+
+	"retune/orchestrator"
+	"retune/orchestrator/loadtest"
+	"retune/orchestrator/switchlog"
+	"retune/proxy/steering"
+)
+
+// switches reads a cycle's decisions, and what each switch within its runs brought.
+func (s *Server) switches(ctx context.Context, runs []orchestrator.Run, cycle int64) ([]steering.Decision, []orchestrator.RunSwitch, error) {
+	decisions, err := s.History.Decisions(ctx, cycle)
+	if err != nil {
+		return nil, nil, err
+	}
+	snapshots, err := s.History.Snapshots(ctx, cycle)
+	if err != nil {
+		return nil, nil, err
+	}
+	var found []orchestrator.RunSwitch
+	for _, r := range runs {
+		if !slices.ContainsFunc(decisions, func(d steering.Decision) bool { return d.Switched && during(r.Result, d) }) {
+			continue // spares reading its series
+		}
+		if r, err = s.History.Run(ctx, r.ID); err != nil {
+			return nil, nil, err
+		}
+		for _, sw := range switchlog.Analyse(r.Result, decisions, snapshots) {
+			found = append(found, orchestrator.RunSwitch{Run: r.ID, Switch: sw})
+		}
+	}
+	return decisions, found, nil
+}
+
+func during(r loadtest.Result, d steering.Decision) bool {
+	return !d.At.Before(r.Started) && d.At.Before(r.Started.Add(r.Duration))
+}
+
+// cycleSwitches is switches for the API; a cycle that isn't there is an error.
+func (s *Server) cycleSwitches(ctx context.Context, cycle int64) ([]orchestrator.RunSwitch, error) {
+	runs, err := s.History.Runs(ctx, cycle)
+	if err != nil {
+		return nil, err
+	}
+	_, found, err := s.switches(ctx, runs, cycle)
+	return found, err
+}
