@@ -162,6 +162,22 @@ func TestKnownNoiseThatThisCycleContradictsIsRaisedToIt(t *testing.T) {
 	require.Equal(t, Undecided, v.Outcome)
 }
 
+// Pairs that happen to look alike say little about a scenario that is known to be noisy, and no more because another
+// scenario is noisier than it was known to be.
+func TestNoiseInOneScenarioMakesNoOtherLookQuiet(t *testing.T) {
+	known := []Noise{{"wild", P95, 0.9, 30}, {"a", P95, 0.01, 30}, {"b", P95, 0.01, 30}, {"calm", P95, 0.01, 30}}
+	alike := pairsOf("wild", 8, func(_ int, m *Measurement) { m.P95MS *= 2 })
+	for _, s := range []string{"a", "b"} {
+		alike = append(alike, pairsOf(s, 8, func(int, *Measurement) {})...)
+	}
+	for name, noise := range map[string]float64{"as it is known": 1, "noisier": 3.5} {
+		calm := pairsOf("calm", 8, func(i int, m *Measurement) { m.P95MS *= []float64{noise, 1 / noise}[i%2] })
+		f := judged(t, append(alike, calm...), known).Findings[0]
+		require.Equal(t, "wild", f.Scenario)
+		require.Equal(t, Undecided, f.Outcome, "%s: %s", name, f)
+	}
+}
+
 func TestInputThatIsNoEvidenceIsAnErrorAndNoVerdict(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	good := func() []Pair { return pairsOf("steady", 3, func(int, *Measurement) {}) }
