@@ -13,6 +13,8 @@ PACKAGES_AT_ONCE ?= 2
 TEST_FLAGS ?=
 # More flags for bench-proxy; `bin/peers -help` lists them.
 BENCH_PROXY ?=
+# And for bench-judge.
+BENCH_JUDGE ?=
 # How long the soak lasts.
 SOAK ?= 30m
 
@@ -80,7 +82,7 @@ generate: postgres ## Generate the pages from web/*.templ and the queries from o
 	$(GO) generate ./...
 
 .PHONY: bench
-bench: bench-picks bench-algorithms bench-load bench-faults bench-proxy ## Every benchmark
+bench: bench-picks bench-algorithms bench-load bench-faults bench-judge bench-proxy ## Every benchmark
 
 .PHONY: bench-picks
 bench-picks: ## Work per request in ns and allocations: a pick among 4 and 1,000 backends, the records at two threads
@@ -98,6 +100,10 @@ bench-faults: build ## A backend lost in five ways and back again, under every a
 .PHONY: bench-load
 bench-load: ## The built-in driver: CPU per 100k requests, the rate it holds, a 2 s stall as its p95 shows it
 	$(GO) test ./orchestrator/loadtest -run '^$$' -bench '^BenchmarkLoad' -benchtime 1x -v
+
+.PHONY: bench-judge
+bench-judge: ## How often the judge errs, on recorded runs and simulated machines, beside a rule of one run; BENCH_JUDGE="-o json"
+	@$(GO) run ./bench/judge $(BENCH_JUDGE)
 
 .PHONY: bench-proxy
 bench-proxy: build ## The proxy beside nginx and HAProxy, goals met or missed; BENCH_PROXY="--quick --scenario c64" narrows it

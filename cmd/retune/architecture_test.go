@@ -40,6 +40,7 @@ var floors = map[string]int{
 	"orchestrator/postgres":         7, "web": 7,
 	"cmd/retune":  8,
 	"bench/peers": 0, // a program beside the house: it measures ours and others' from outside
+	"bench/judge": 6, // the same of the judge
 }
 
 // walls are the imports that no package of a household has, however indirectly. A name that ends in /... stands

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gonum.org/v1/gonum/stat"
+
+	"retune/orchestrator"
+	"retune/orchestrator/loadtest"
+	"retune/orchestrator/verdict"
+)
+
+// few is how many cycles of each kind the tests judge: enough to see a goal missed by much.
+const few = 150
+
+// chance is by how many standard errors a share of few cycles may miss its goal.
+const chance = 3
+
+// recorded are the two recordings.
+func recorded(t *testing.T) (quick, standard recording) {
+	t.Helper()
+	quick, standard, err := recordings()
+	require.NoError(t, err)
+	return quick, standard
+}
+
+// missed are the goals that an outcome misses by more than chance.
+func missed(o outcome) (all []string) {
+	for _, c := range o.Counts {
+		for _, g := range goalsOf(c.truth, o.Looks) {
+			if !g.met(c, o.Cycles, chance) {
+				all = append(all, c.truth.String()+": "+g.String())
+			}
+		}
+	}
+	return all
+}
+
+// beyondReach are goals that no judge of so few pairs can meet, with the reason.
+var beyondReach = map[string]string{
+	"bursts quick p95 × 2 in one: rolled back at least 99%": "one pair in 17 is hit by a factor of 2: of two or three pairs that look like this, none tells which is true",
+}
+
+// A candidate is never kept or rolled back in error, whatever the noise. One that is as good is kept where the judge says
+// beforehand that the noise lets it.
+func TestTheJudgeMeetsItsGoals(t *testing.T) {
+	b := benchmark{cycles: few, seed: 7, judge: verdict.Judge}
+	done, err := b.run(t.Context(), trialsOn(recorded(t)))
+	require.NoError(t, err)
+	for _, o := range done {
+		for _, g := range missed(o) {
+			if o.Needed > o.Pairs && g == "equal arms: kept at least 80%" {
+				continue
+			}
+			name, _, _ := strings.Cut(o.Machine, ":")
+			if beyondReach[name+" "+string(o.Looks)+" "+g] == "" {
+				t.Errorf("%s, looks of %s, calibrated %v: missed %s", o.Machine, o.Looks, o.Calibrated, g)
+			}
+		}
+	}
+}
+
+// Resolve's promise, which is said before a cycle starts: with as many pairs as it asks for, equal arms are mostly kept.
+func TestSoManyPairsAsNeededAreEnough(t *testing.T) {
+	for _, sd := range []float64{0.04, 0.06, 0.08, 0.11} {
+		m := model{name: "still", scenarios: four(sd)}
+		b := benchmark{cycles: 2 * few, seed: 7, judge: verdict.Judge}
+		_, needed := b.noise(m, []int{3, 5, 8})
+		looks := []int{max(2, needed/3), max(3, needed*2/3), max(4, needed)}
+		c, err := b.count(t.Context(), trial{machine: m, plan: orchestrator.Plan{Looks: looks, CalibrationPairs: 5}, known: true}, truths[1])
+		require.NoError(t, err)
+		t.Logf("noise %v: %d pairs, kept %.3f", sd, needed, c.Kept)
+		require.InDelta(t, 0.82, c.Kept, 0.1, "noise %v: %d pairs", sd, needed)
+	}
+}
+
+// The goals can be missed: a rule that compares one run with one run misses them.
+func TestOneRunMissesTheGoals(t *testing.T) {
+	b := benchmark{cycles: few, seed: 7, judge: byOneRun}
+	for _, m := range simulated()[1:] {
+		o, err := b.try(t.Context(), trialOf(m, loadtest.Standard, true))
+		require.NoError(t, err)
+		require.Contains(t, missed(o), "equal arms: rolled back at most 1%", m.name)
+		require.Contains(t, missed(o), "p95 × 1.15 in all: rolled back at most 5%", m.name)
+		for _, c := range o.Counts {
+			require.InDelta(t, c.OneRunKept, c.Kept, 1e-9)
+		}
+	}
+}
+
+func TestTheSameSeedGivesTheSameFigures(t *testing.T) {
+	b := benchmark{cycles: 20, seed: 3, judge: verdict.Judge}
+	one := trialOf(simulated()[0], loadtest.Quick, true)
+	first, err := b.try(t.Context(), one)
+	require.NoError(t, err)
+	again, err := b.try(t.Context(), one)
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	b.seed++
+	other, err := b.try(t.Context(), one)
+	require.NoError(t, err)
+	require.NotEqual(t, first, other)
+}
+
+func TestAnInterruptEndsTheBenchmark(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	_, err := benchmark{cycles: 1000, judge: verdict.Judge}.run(ctx, trialsOn(recorded(t)))
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestRecordedRoundsAreDrawnWholeAndInBlocks(t *testing.T) {
+	rec, _ := recorded(t)
+	at := map[float64]int{} // where a round was recorded, by the product of its first pair's p95s, which a swap leaves
+	for i, round := range rec.inTurn {
+		at[round[0].Champion.P95MS*round[0].Candidate.P95MS] = i
+	}
+	require.Len(t, at, len(rec.inTurn), "rounds are told apart by their p95s")
+	rounds := rec.rounds(rand.New(rand.NewPCG(1, 2)), 4*block)
+	require.Len(t, rounds, 4*block)
+	for i, round := range rounds {
+		require.Len(t, round, len(judged))
+		now, seen := at[round[0].Champion.P95MS*round[0].Candidate.P95MS]
+		require.True(t, seen)
+		if i%block > 0 {
+			before := at[rounds[i-1][0].Champion.P95MS*rounds[i-1][0].Candidate.P95MS]
+			require.Equal(t, (before+1)%len(rec.inTurn), now, "neighbours stay neighbours")
+		}
+	}
+}
+
+func TestTheRecordingsAreWhatTheirHeadsSay(t *testing.T) {
+	quick, standard := recorded(t)
+	require.GreaterOrEqual(t, quick.runs, 100)
+	require.GreaterOrEqual(t, standard.runs, 40)
+	for p, text := range map[loadtest.Profile]string{quick.profile: quickCSV, standard.profile: standardCSV} {
+		require.Contains(t, text, "profile "+string(p))
+		require.Contains(t, text, "# Recorded 20")
+		require.Contains(t, text, "commit ")
+	}
+	require.Len(t, quick.slowed, len(slowedScenarios))
+	for _, s := range quick.slowed {
+		require.GreaterOrEqual(t, len(s.pairs), 3)
+	}
+}
+
+func TestARecordingThatCannotBeReadIsAnError(t *testing.T) {
+	for want, text := range map[string]string{
+		"other columns":           "a,b\n1,2\n",
+		"have other columns than": "",
+		`run 1 of quick: strconv.ParseFloat: parsing "x"`: columns + "\nx,1,steady,champion,0,1,1,1,1,0,0,0\n",
+		"0 rounds of quick are too few":                   columns + "\n1,1,steady,champion,0,1,1,1,1,0,0,0\n",
+		"wrong number of fields":                          columns + "\n1,1\n",
+	} {
+		_, err := readRecording(loadtest.Quick, text)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestATruthChangesTheCandidateAlone(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	rounds := simulated()[0].rounds(r, 3)
+	was := slices.Concat(rounds...)
+	for i, p := range (truth{Ratio: 1.3, All: true}).apply(r, rounds) {
+		require.Equal(t, was[i].Champion, p.Champion)
+		require.InDelta(t, 1.3, p.Candidate.P95MS/was[i].Candidate.P95MS, 1e-9)
+		require.InDelta(t, was[i].Candidate.ErrorRate, p.Candidate.ErrorRate, 0)
+	}
+	changed := map[string]int{}
+	for i, p := range (truth{Ratio: 1, Points: 3}).apply(r, rounds) {
+		require.Equal(t, was[i].Champion, p.Champion)
+		if p != was[i] {
+			changed[p.Scenario]++
+			require.Greater(t, p.Candidate.ErrorRate, was[i].Candidate.ErrorRate)
+			require.Less(t, p.Candidate.RPS, was[i].Candidate.RPS)
+		}
+	}
+	require.Len(t, changed, 1, "in one scenario")
+}
+
+// A model that is fitted to a model's own runs finds its noise.
+func TestAFittedModelHasTheNoiseOfWhatItIsFittedTo(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	was := model{scenarios: four(0.08), drift: 0.3, stays: 0.95}
+	got := fitted(recording{inTurn: was.rounds(r, 2000)})
+	require.InDelta(t, was.drift, got.drift, 0.03)
+	require.InDelta(t, was.stays, got.stays, 0.02)
+	for i, s := range got.scenarios {
+		require.InDelta(t, 0.08, s.sd, 0.03)
+		require.InDelta(t, was.scenarios[i].errors, s.errors, 0.0003)
+		require.InEpsilon(t, was.scenarios[i].p95, s.p95, 0.05)
+	}
+	was.tails = 3
+	require.Less(t, fitted(recording{inTurn: was.rounds(r, 2000)}).tails, 12.0)
+}
+
+func TestAModelsNoiseIsAsLargeAsItSays(t *testing.T) {
+	for _, m := range simulated() {
+		r := rand.New(rand.NewPCG(1, 2))
+		m.burst, m.drift = 0, 0
+		var logs []float64
+		for range 20000 {
+			logs = append(logs, math.Log(m.run(r, m.scenarios[0], 0).P95MS))
+		}
+		sd := stat.StdDev(logs, nil)
+		require.InEpsilon(t, m.scenarios[0].sd, sd, 0.1, m.name)
+	}
+}
+
+func TestTheReportSaysWhichGoalsAreMissed(t *testing.T) {
+	o := outcome{Machine: "somewhere", Looks: loadtest.Standard, Cycles: 1000}
+	for _, t := range truths {
+		o.Counts = append(o.Counts, counted{truth: t, Kept: 0.5, RolledBack: 0.5, OneRunKept: 0.25})
+	}
+	var out bytes.Buffer
+	o.print(&out)
+	printWorst(&out, sum([]outcome{o}))
+	require.Equal(t, 2*len(goals), strings.Count(out.String(), "MISSED"))
+	require.Contains(t, out.String(), "never calibrated")
+	require.Contains(t, out.String(), "rolled back at most 1%: MISSED")
+	require.Contains(t, out.String(), "75.0%")
+}
+
+func TestTheCommandLineIsChecked(t *testing.T) {
+	for _, args := range [][]string{{"-cycles", "0"}, {"-o", "yaml"}, {"more"}, {"-nonsense"}} {
+		require.Error(t, dispatch(t.Context(), args, new(bytes.Buffer), new(bytes.Buffer)), args)
+	}
+}
