@@ -32,7 +32,7 @@ type recorder struct {
 }
 
 // record makes so many calibrations, one after the other, and writes each as soon as it is done. One that fails is told
-// to stderr and left out.
+// to stderr; the runs that it made before count.
 func (r *recorder) record(ctx context.Context, calibrations int, stderr io.Writer) error {
 	measuring, stop := context.WithCancel(ctx)
 	defer stop()
@@ -47,7 +47,6 @@ func (r *recorder) record(ctx context.Context, calibrations int, stderr io.Write
 		}
 		if err != nil {
 			fmt.Fprintf(stderr, "calibration %d: %v\n", n+1, err)
-			continue
 		}
 		for _, run := range runs {
 			if _, err := fmt.Fprintln(r.out, r.line(n+1, run)); err != nil {
@@ -105,14 +104,14 @@ func (r *recorder) calibrate(ctx context.Context) ([]orchestrator.Run, error) {
 			return nil, err
 		}
 	}
-	if c.Status != orchestrator.Finished {
-		return nil, fmt.Errorf("cycle %d: %s: %s", c.ID, c.Status, c.Why)
-	}
 	var found struct {
 		Items []orchestrator.Run `json:"items"`
 	}
 	if err := r.call(ctx, http.MethodGet, path+"/runs", nil, &found); err != nil {
 		return nil, err
+	}
+	if c.Status != orchestrator.Finished {
+		return validRuns(found.Items), fmt.Errorf("cycle %d: %s: %s", c.ID, c.Status, c.Why)
 	}
 	return validRuns(found.Items), nil
 }

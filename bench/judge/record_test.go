@@ -37,9 +37,10 @@ func TestWhatIsRecordedCanBeRead(t *testing.T) {
 	got, err := readRecording(loadtest.Quick, out.String())
 	require.NoError(t, err)
 	require.Equal(t, n, got.runs)
-	require.Len(t, got.inTurn, 9)
-	for _, round := range got.inTurn {
-		for i, p := range round {
+	require.Len(t, got.pairs, len(judged))
+	for i, pairs := range got.pairs {
+		require.Len(t, pairs, 9)
+		for _, p := range pairs {
 			require.Equal(t, verdict.Pair{Scenario: judged[i], Champion: want, Candidate: want}, p)
 		}
 	}

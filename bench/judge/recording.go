@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -30,7 +31,7 @@ type recording struct {
 	profile loadtest.Profile
 	busy    float64 // share of the machine's cores that was in use, on average
 	runs    int
-	inTurn  [][]verdict.Pair // rounds of the judged scenarios, in the order of time
+	pairs   [][]verdict.Pair // of each judged scenario that was recorded, in the order of time
 	slowed  []slowedPairs
 }
 
@@ -46,29 +47,39 @@ var slowedScenarios = []struct {
 	factor float64
 }{{"steady-slow13", 1.3}, {"steady-slow20", 2}}
 
-// block is how many rounds that followed each other in reality do so when they are drawn: the machine's drift stays in.
+// block is how many pairs that followed each other in reality do so when they are drawn: the machine's drift stays in.
 const block = 3
 
 func (r recording) title() string {
-	return fmt.Sprintf("recorded: %d real runs of %s length, %d rounds", r.runs, r.profile, len(r.inTurn))
+	return fmt.Sprintf("recorded: %d real runs of %s length in %d scenarios", r.runs, r.profile, len(r.pairs))
 }
 
-// rounds draws whole rounds, in blocks of neighbours from anywhere; the last is the first's neighbour, so that each is
+// rounds draws whole pairs, in blocks of neighbours from anywhere; the last is the first's neighbour, so that each is
 // drawn as often: the circular block bootstrap of Politis and Romano, "A circular block-resampling procedure for
-// stationary data", in Exploring the Limits of Bootstrap (1992). What is drawn is never less than a pair: requests of
-// one run are not independent of each other.
-func (r recording) rounds(rnd *rand.Rand, n int) (rounds [][]verdict.Pair) {
-	for len(rounds) < n {
-		from := rnd.IntN(len(r.inTurn))
-		for i := range block {
-			var round []verdict.Pair
-			for _, p := range r.inTurn[(from+i)%len(r.inTurn)] {
-				round = append(round, swapped(rnd, p))
+// stationary data", in Exploring the Limits of Bootstrap (1992). Nothing less than a pair is drawn: requests of one run
+// are not independent of each other. Scenarios are drawn apart, since a calibration makes one after the other.
+func (r recording) rounds(rnd *rand.Rand, n int) [][]verdict.Pair {
+	rounds := make([][]verdict.Pair, n)
+	for _, pairs := range r.pairs {
+		at := 0
+		for i := range rounds {
+			if i%block == 0 {
+				at = rnd.IntN(len(pairs))
 			}
-			rounds = append(rounds, round)
+			rounds[i] = append(rounds[i], swapped(rnd, pairs[at%len(pairs)]))
+			at++
 		}
 	}
-	return rounds[:n]
+	return rounds
+}
+
+// recordings are the two.
+func recordings() (quick, standard recording, err error) {
+	quick, err = readRecording(loadtest.Quick, quickCSV)
+	if err == nil {
+		standard, err = readRecording(loadtest.Standard, standardCSV)
+	}
+	return quick, standard, err
 }
 
 // turn is when a pair was made: the calibration, and the pair's number within it.
@@ -78,16 +89,15 @@ func (t turn) compare(u turn) int {
 	return cmp.Or(cmp.Compare(t.calibration, u.calibration), cmp.Compare(t.pair, u.pair))
 }
 
-// made are the pairs of a turn by scenario.
+// made are the pairs of a turn by scenario. Of a pair one half may be missing.
 type made map[string]*verdict.Pair
 
-// recordings are the two.
-func recordings() (quick, standard recording, err error) {
-	quick, err = readRecording(loadtest.Quick, quickCSV)
-	if err == nil {
-		standard, err = readRecording(loadtest.Standard, standardCSV)
+// whole is a pair of which both halves are there, else nil.
+func (m made) whole(scenario string) *verdict.Pair {
+	if p := m[scenario]; p != nil && p.Champion.Requests > 0 && p.Candidate.Requests > 0 {
+		return p
 	}
-	return quick, standard, err
+	return nil
 }
 
 // readRecording reads what record wrote.
@@ -102,20 +112,21 @@ func readRecording(p loadtest.Profile, text string) (r recording, err error) {
 	if len(lines) == 0 || strings.Join(lines[0], ",") != columns {
 		return r, fmt.Errorf("the runs of %s have other columns than %s", p, columns)
 	}
-	turns := map[turn]made{}
+	turns, seen := map[turn]made{}, 0.0
 	for i, line := range lines[1:] {
 		busy, err := parseRun(turns, line)
 		if err != nil {
 			return r, fmt.Errorf("run %d of %s: %w", i+1, p, err)
 		}
 		r.runs++
-		r.busy += (busy - r.busy) / float64(r.runs)
+		if !math.IsNaN(busy) { // nobody looked
+			seen++
+			r.busy += (busy - r.busy) / seen
+		}
 	}
-	for _, t := range slices.SortedFunc(maps.Keys(turns), turn.compare) {
-		r.add(turns[t])
-	}
-	if len(r.inTurn) <= block {
-		return r, fmt.Errorf("%d rounds of %s are too few to draw from", len(r.inTurn), p)
+	r.arrange(turns)
+	if len(r.pairs) == 0 {
+		return r, fmt.Errorf("no scenario of %s has %d pairs to draw from", p, block)
 	}
 	return r, nil
 }
@@ -151,28 +162,33 @@ func parseRun(turns map[turn]made, line []string) (busy float64, err error) {
 	return n[11], nil
 }
 
-// add sorts the pairs of a turn: a round of the judged scenarios, if all of them are there, and slowed pairs.
-func (r *recording) add(m made) {
-	var round []verdict.Pair
+// arrange sorts pairs into the judged scenarios, and those whose candidate was slower.
+func (r *recording) arrange(turns map[turn]made) {
+	inTime := slices.SortedFunc(maps.Keys(turns), turn.compare)
 	for _, name := range judged {
-		if p := m[name]; p != nil && p.Champion.Requests > 0 && p.Candidate.Requests > 0 {
-			round = append(round, *p)
+		var pairs []verdict.Pair
+		for _, t := range inTime {
+			if p := turns[t].whole(name); p != nil {
+				pairs = append(pairs, *p)
+			}
+		}
+		if len(pairs) >= block {
+			r.pairs = append(r.pairs, pairs)
 		}
 	}
-	if len(round) == len(judged) {
-		r.inTurn = append(r.inTurn, round)
-	}
-	for i, s := range slowedScenarios {
-		normal, slow := m["steady"], m[s.name]
-		if normal == nil || slow == nil {
-			continue
+	for _, s := range slowedScenarios {
+		slowed := slowedPairs{factor: s.factor}
+		for _, t := range inTime {
+			normal, slow := turns[t].whole("steady"), turns[t].whole(s.name)
+			if normal == nil || slow == nil {
+				continue
+			}
+			slowed.pairs = append(slowed.pairs, // the halves of either are alike
+				verdict.Pair{Scenario: "steady", Champion: normal.Champion, Candidate: slow.Candidate},
+				verdict.Pair{Scenario: "steady", Champion: normal.Candidate, Candidate: slow.Champion})
 		}
-		if r.slowed == nil {
-			r.slowed = make([]slowedPairs, len(slowedScenarios))
+		if len(slowed.pairs) > 0 {
+			r.slowed = append(r.slowed, slowed)
 		}
-		r.slowed[i].factor = s.factor
-		r.slowed[i].pairs = append(r.slowed[i].pairs, // the halves of either are alike
-			verdict.Pair{Scenario: "steady", Champion: normal.Champion, Candidate: slow.Candidate},
-			verdict.Pair{Scenario: "steady", Champion: normal.Candidate, Candidate: slow.Champion})
 	}
 }

@@ -139,21 +139,22 @@ func printWorst(w io.Writer, all []worst) {
 func (r recording) print(w io.Writer) {
 	fmt.Fprintf(w, "Recorded pairs of equal arms, runs of %s length, the machine %s busy\n", r.profile, percent(r.busy))
 	t := newTable("scenario", "pairs", "median p95", "p95 ratio, mean and its error", "SD of its log", "over +15%", "SD of log RPS ratio", "errors")
-	for i, name := range judged {
+	for _, pairs := range r.pairs {
 		var p95, logs, errors []float64
 		s, over := verdict.Scatter{}, 0.0
-		for _, round := range r.inTurn {
-			a, b := round[i].Champion, round[i].Candidate
-			s.AddEqual(round[i])
+		s.AddEqual(pairs...)
+		for _, p := range pairs {
+			a, b := p.Champion, p.Candidate
 			p95, errors = append(p95, a.P95MS, b.P95MS), append(errors, a.ErrorRate, b.ErrorRate)
 			d := math.Log(b.P95MS / a.P95MS)
 			logs = append(logs, d)
 			if math.Abs(d) > math.Log(1.15) { // one of the two ways round
-				over += 0.5 / float64(len(r.inTurn))
+				over += 0.5 / float64(len(pairs))
 			}
 		}
 		slices.Sort(p95)
 		mean, sd := stat.MeanStdDev(logs, nil)
+		name := pairs[0].Scenario
 		known := s.Noise(name)
 		t.AppendRow(table.Row{name, len(logs), fmt.Sprintf("%.0f ms", stat.Quantile(0.5, stat.Empirical, p95, nil)),
 			fmt.Sprintf("%.3f ± %.3f", math.Exp(mean), stat.StdErr(sd, float64(len(logs)))), fmt.Sprintf("%.3f", known[0].SD), percent(over),
