@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"retune/orchestrator"
+	"retune/orchestrator/detection"
 	"retune/orchestrator/verdict"
 	"retune/proxy/balance"
 	"retune/proxy/rules"
@@ -71,6 +72,11 @@ func TestAGoodProposalIsKept(t *testing.T) {
 		t.Logf("%s %s %.1f → %.1f", f.Scenario, f.Metric, f.Champion, f.Candidate)
 	}
 	w.champion(2)
+	var named detection.Summary // over real windows of a real proxy: how they fall is chance, that none is lost isn't
+	w.call(http.MethodGet, cyclePath(id)+"/detection", nil, &named)
+	require.Positive(t, named.Champion.Windows+named.Champion.Across)
+	require.Positive(t, named.Candidate.Windows+named.Candidate.Across)
+	require.Equal(t, "local", named.Classifier)
 
 	w.kill("orchestrator") // a second start has the same history, and the kept rules in force
 	w.startOrchestrator()
