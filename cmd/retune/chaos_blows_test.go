@@ -133,12 +133,21 @@ func (w *town) cutOff(by weather, m moment) {
 	w.relay.become(fair)
 }
 
-// untilRefused waits until Postgres has refused a write, or the cycle has ended without one.
+// untilRefused waits until Postgres has refused a write, one of the cycle's where it can be seen that it was.
 func (w *town) untilRefused(m moment, why string) {
 	w.t.Helper()
-	w.until(fmt.Sprintf("Postgres says %q", why), time.Minute, func() bool {
-		return w.serverSaid(why) || w.count("SELECT count(*) FROM cycle WHERE id = $1 AND finished_at IS NOT NULL", m.cycle) == 1
-	})
+	w.until(fmt.Sprintf("Postgres says %q", why), time.Minute, func() bool { return w.serverSaid(why) })
+	switch m.step {
+	case inBaseline, generating:
+		w.until("the cycle's end could not be stored", time.Minute, func() bool {
+			return strings.Contains(w.process("orchestrator").log.String(), "the cycle's end could not be stored")
+		})
+	case applying, settling, verifying:
+		w.until("the champion is in force without a ledger", time.Minute, func() bool {
+			now, err := w.alb.Serving(context.Background())
+			return err == nil && now.Version == 1
+		})
+	}
 }
 
 // ends are the statuses that a cycle may end with when a blow is struck in a step. Cancelled stands for "it went on", in
@@ -168,7 +177,13 @@ func ends(s step, v blow) []orchestrator.Status {
 		}
 		return []orchestrator.Status{failed, map[step]orchestrator.Status{applying: goesOn, keeping: orchestrator.Kept, rollingBack: orchestrator.RolledBack}[s]}
 	case readOnly, fullOfIt:
-		return []orchestrator.Status{failed, map[step]orchestrator.Status{keeping: orchestrator.Kept, rollingBack: orchestrator.RolledBack}[s]}
+		switch s {
+		case keeping:
+			return []orchestrator.Status{orchestrator.Kept}
+		case rollingBack:
+			return []orchestrator.Status{orchestrator.RolledBack}
+		}
+		return []orchestrator.Status{failed}
 	case byTerm:
 		return []orchestrator.Status{map[step]orchestrator.Status{keeping: orchestrator.Kept, rollingBack: orchestrator.RolledBack}[s], interrupted}
 	case theSession:
