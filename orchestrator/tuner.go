@@ -260,7 +260,10 @@ func (u *turn) end(ctx context.Context, err error) (Cycle, error) {
 	if u.saved {
 		return u.c, nil
 	}
-	still := fmt.Sprintf("v%d is in force", u.champion.Number)
+	still := "the rules in force stay" // before it was read which they are
+	if u.champion.Number != 0 {
+		still = fmt.Sprintf("v%d is in force", u.champion.Number)
+	}
 	judged := err == nil && u.c.Verdict != nil // and the champion is back, whatever came then
 	switch {
 	case errors.Is(err, errNotRestored):

@@ -24,13 +24,13 @@ const (
 // startSecond starts another orchestrator on the same database, past the first one's relay, and talks to it from now on.
 func (w *town) startSecond() {
 	w.t.Helper()
-	addrs, err := freeAddrs(1)
-	require.NoError(w.t, err)
+	web := quietAddrs(w.t, 1)[0]
 	w.env = append(w.env, "DATABASE_URL="+newRelay(w.t, w.relay.to).dsn())
 	w.adminBy = w.admin
 	w.t.Cleanup(w.stop) // before its relay
-	w.startOrchestratorAs(secondOne, addrs[0])
-	w.api, err = serverFlags{Server: "http://" + addrs[0]}.client()
+	w.startOrchestratorAs(secondOne, web)
+	var err error
+	w.api, err = serverFlags{Server: "http://" + web}.client()
 	require.NoError(w.t, err)
 }
 
@@ -66,6 +66,7 @@ func (w *town) tookOver(m moment, want orchestrator.Status) orchestrator.Cycle {
 
 // One runs the cycle; whoever asks the other sees it, and can cancel it.
 func TestTheOtherOfTwoOrchestratorsServesWhatOneRuns(t *testing.T) {
+	chaosOnly(t, false)
 	t.Parallel()
 	w := newTown(t)
 	newChaosTown(w)
@@ -89,6 +90,7 @@ func TestTheOtherOfTwoOrchestratorsServesWhatOneRuns(t *testing.T) {
 
 // The first dies; the second ends its cycle within seconds, and runs the one that waits.
 func TestTheOtherOfTwoOrchestratorsTakesOver(t *testing.T) {
+	chaosOnly(t, false)
 	t.Parallel()
 	w := newTown(t)
 	newChaosTown(w)
@@ -126,6 +128,7 @@ func (w *town) due(n int) (ids []int64) {
 }
 
 func TestTwoOrchestratorsFireASchedule(t *testing.T) {
+	chaosOnly(t, false)
 	t.Parallel()
 	w := newTown(t)
 	newChaosTown(w)
@@ -150,9 +153,7 @@ func TestTwoOrchestratorsFireASchedule(t *testing.T) {
 func TestAnOwnerThatWasFrozenIsReplaced(t *testing.T) {
 	for _, s := range []step{inBaseline, generating, applying, settling, verifying, keeping, rollingBack, cancelling} {
 		t.Run(string(s), func(t *testing.T) {
-			if !*chaos && s != verifying {
-				t.Skip("not in the sample: `make test-chaos`, or -chaos, freezes it")
-			}
+			chaosOnly(t, s == settling)
 			t.Parallel()
 			w := newTown(t)
 			newChaosTown(w)
@@ -195,6 +196,7 @@ func (w *town) thaw(m moment, c orchestrator.Cycle) {
 
 // An owner that can't reach Postgres puts the champion back by itself, and its heir, which can, ends the cycle.
 func TestAnOwnerThatIsCutOffIsReplaced(t *testing.T) {
+	chaosOnly(t, false)
 	t.Parallel()
 	w := newTown(t)
 	newChaosTown(w)

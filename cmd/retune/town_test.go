@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -105,8 +107,7 @@ const failingShape = `{"name":"failing","description":"A constant rate while a b
 
 func newTown(t *testing.T) *town {
 	t.Helper()
-	addrs, err := freeAddrs(7)
-	require.NoError(t, err)
+	addrs := quietAddrs(t, 7)
 	dir, err := os.MkdirTemp("", "retune-town-") // t.TempDir is closed to the account that runs Postgres when we are root
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o755))
@@ -123,6 +124,21 @@ func newTown(t *testing.T) *town {
 	require.NoError(t, err)
 	t.Cleanup(w.stop)
 	return w
+}
+
+// quietAddrs are free addresses on ports that the kernel gives to no outgoing connection: what is restarted on one has
+// it for itself, however many connections other tests make meanwhile.
+func quietAddrs(t *testing.T, n int) (all []string) {
+	t.Helper()
+	for len(all) < n {
+		ln, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 12_000+rand.IntN(20_000)))
+		if err != nil {
+			continue // taken
+		}
+		defer ln.Close()
+		all = append(all, ln.Addr().String())
+	}
+	return all
 }
 
 func (w *town) path(name ...string) string { return filepath.Join(append([]string{w.dir}, name...)...) }
