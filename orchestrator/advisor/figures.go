@@ -139,9 +139,10 @@ func textFigures(text string) []known {
 // known is what a figure of a text may stand for.
 func (f named) known() []known {
 	var out []known
-	for q, factor := range units[f.unit] {
-		if f.unit == "" && (q == share || q == change) {
-			continue // "3 pairs" are no 300%
+	for i, factor := range f.by {
+		q := quantity(i)
+		if factor == 0 || f.unit == "" && (q == share || q == change) { // "3 pairs" are no 300%
+			continue
 		}
 		out = append(out, known{value: f.value * factor, quantity: q})
 	}

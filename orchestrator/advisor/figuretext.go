@@ -15,12 +15,16 @@ type named struct {
 	text  string // as it stands there, with its unit
 	value float64
 	unit  string  // a key of units; empty: none that is known
+	by    factors // units of unit
 	off   float64 // half of its last digit
 	bare  bool    // nothing is glued to it: "3", not "3k"
 }
 
-// units are what a figure may measure by its unit, and the factor to what that is kept in.
-var units = map[string]map[quantity]float64{
+// factors lead from a figure to what each quantity is kept in; 0: it can't measure that.
+type factors [seconds + 1]float64
+
+// units are what a figure may measure by its unit.
+var units = map[string]factors{
 	"":        {latency: 1, rate: 1, share: 1, change: 1, count: 1, seconds: 1},
 	"%":       {share: 0.01, change: 0.01},
 	"points":  {share: 0.01},
@@ -60,7 +64,7 @@ var (
 )
 
 // longestOf matches the longest spelling of a unit, after a space or a hyphen or nothing.
-func longestOf(words map[string]string, keys map[string]map[quantity]float64) *regexp.Regexp {
+func longestOf(words map[string]string, keys map[string]factors) *regexp.Regexp {
 	var all []string
 	for w := range words {
 		all = append(all, regexp.QuoteMeta(w))
@@ -93,8 +97,9 @@ func figuresIn(text string) []named {
 			i += len(alphanumeric.FindString(text[i:]))
 			continue
 		}
+		f.by = units[f.unit]
 		if last := len(out) - 1; last >= 0 && out[last].unit == "" && rangeRE.MatchString(text[end:i]) {
-			out[last].unit = f.unit // "300 to 412 ms"
+			out[last].unit, out[last].by = f.unit, f.by // "300 to 412 ms"
 		}
 		if from < i && text[from:i] != "+" {
 			f.value = -f.value

@@ -59,7 +59,7 @@ var metricKinds = []string{"p95", "p99", "rps", "error", "avg"}
 // about is what a reason can be about.
 type about struct {
 	figures []known
-	across  bool // it names several scenarios, and may compare them
+	pairs   [][2]known // of one kind, that may be set against each other
 }
 
 // subject keeps the figures that a reason can be about, by the scenarios, algorithms and metrics that it names.
@@ -73,7 +73,7 @@ func subject(text string, all []known, scenarios []string) about {
 		}
 	}
 	metrics := slices.DeleteFunc(slices.Clone(metricKinds), func(m string) bool { return !strings.Contains(lower, m) })
-	out := about{across: len(named) > 1}
+	var out about
 	for _, k := range all {
 		switch {
 		case len(metrics) > 0 && slices.Contains(metricKinds, k.kind) && !slices.Contains(metrics, k.kind):
@@ -83,7 +83,27 @@ func subject(text string, all []known, scenarios []string) about {
 			out.figures = append(out.figures, k)
 		}
 	}
+	out.pairs = pairsOf(out.figures, len(named) > 1)
 	return out
+}
+
+// pairsOf lists the figures of one kind in pairs: from one scenario, or across several where a reason names them.
+func pairsOf(figures []known, across bool) (pairs [][2]known) {
+	of := map[[2]string][]known{}
+	for _, k := range figures {
+		key := [2]string{k.kind, k.scenario}
+		if across {
+			key[1] = ""
+		}
+		if k.kind == "" {
+			continue
+		}
+		for _, other := range of[key] {
+			pairs = append(pairs, [2]known{other, k})
+		}
+		of[key] = append(of[key], k)
+	}
+	return pairs
 }
 
 // hasWord reports whether word stands in text by itself: ROUND_ROBIN is not in WEIGHTED_ROUND_ROBIN.
@@ -115,14 +135,9 @@ func (f named) supported(s about, others []named) bool {
 	said := func(k known) bool {
 		return slices.ContainsFunc(others, func(o named) bool { return o.is(k) })
 	}
-	for i, a := range s.figures {
-		for _, b := range s.figures[i+1:] {
-			if a.kind == "" || a.kind != b.kind || a.scenario != b.scenario && !s.across || !f.derived(a, b) {
-				continue
-			}
-			if !a.series && !b.series || said(a) && said(b) {
-				return true
-			}
+	for _, p := range s.pairs {
+		if f.derived(p[0], p[1]) && (!p[0].series && !p[1].series || said(p[0]) && said(p[1])) {
+			return true
 		}
 	}
 	return false
@@ -133,8 +148,8 @@ func (f named) supported(s about, others []named) bool {
 func (f named) is(k known) bool { return f.means(k.value, k.quantity) }
 
 func (f named) means(x float64, q quantity) bool {
-	factor, can := units[f.unit][q]
-	if !can || math.IsNaN(x-x) || math.IsNaN(f.value-f.value) { // NaN or infinite
+	factor := f.by[q]
+	if factor == 0 || math.IsNaN(x-x) || math.IsNaN(f.value-f.value) { // NaN or infinite
 		return false
 	}
 	off := max(f.off*factor*(1+1e-9), 0.01*math.Abs(x))

@@ -1,6 +1,7 @@
 package advisor
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -69,4 +70,21 @@ func TestCheckReasonsLeavesItsInputAlone(t *testing.T) {
 	out := CheckReasons(in, evidence())
 	require.Empty(t, in[0].Unsupported)
 	require.Equal(t, []string{"99999 rps"}, out[0].Unsupported)
+}
+
+// A model may write a novel of figures; looking them up stays quick.
+func BenchmarkCheckReasons(b *testing.B) {
+	e := evidence()
+	for _, scenario := range []string{"steady", "burst"} {
+		for i := range 12 {
+			e.Series = append(e.Series, Point{Scenario: scenario, AtS: float64(i), RPS: 100 + float64(i), P95MS: 400 + 7*float64(i)})
+		}
+	}
+	text := ""
+	for i := range 85 {
+		text += fmt.Sprintf("%d.%d%% ", 111+i, i)
+	}
+	for b.Loop() {
+		CheckReasons([]ruleversions.Reason{{Text: text}}, e)
+	}
 }
