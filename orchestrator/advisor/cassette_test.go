@@ -76,6 +76,7 @@ func TestAReplaySaysWhereARequestDiffers(t *testing.T) {
 
 	_, err = replayed(t, cassette, true, other)
 	require.ErrorContains(t, err, "exchange 1 of 1 of the cassette is not for this request: at /messages/1/content it has")
+	require.ErrorContains(t, err, `"p95_ms\":[999,655]`, "where the texts part")
 
 	c, err := ReadCassette(cassette)
 	require.NoError(t, err)
@@ -133,7 +134,7 @@ func TestTheCassetteOfTheRepository(t *testing.T) {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	a, err := replayed(t, string(text), true, evidence())
-	require.NoError(t, err)
+	require.NoError(t, err, "after a change of the prompts or the schema it has to be recorded anew: UPDATE=1")
 	usable(t, a)
 	require.Equal(t, []CallOutcome{CallInvalidRules, CallOK}, outcomes(a))
 	var at struct{ At time.Time }

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // compare says where a request differs from the recorded one: in an error where it may not, else in words; empty when
@@ -68,10 +70,28 @@ func differences(path string, was, is any) (all []difference) {
 		}
 		return all
 	}
-	if shortJSON(was) == shortJSON(is) && fmt.Sprint(was) == fmt.Sprint(is) {
+	if reflect.DeepEqual(was, is) {
 		return nil
 	}
+	a, textA := was.(string)
+	b, textB := is.(string)
+	if textA && textB {
+		was, is = parted(a, b)
+	}
 	return []difference{{path, shortJSON(was), shortJSON(is)}}
+}
+
+// parted leaves out what two texts begin with alike, but for a few words before they part.
+func parted(a, b string) (string, string) {
+	const before = 20
+	at := 0
+	for at < min(len(a), len(b)) && a[at] == b[at] {
+		at++
+	}
+	if at = max(0, at-before); at == 0 {
+		return a, b
+	}
+	return "…" + strings.ToValidUTF8(a[at:], ""), "…" + strings.ToValidUTF8(b[at:], "")
 }
 
 // shortJSON is a value for an error's text.
