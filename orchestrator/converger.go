@@ -90,6 +90,9 @@ func (c *Converger) converge(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading which version is in force: %w", err)
 	}
+	if p.Proposal != 0 { // a screening: its cycle alone moves the target
+		return nil
+	}
 	v, err := c.Ledger.Version(ctx, p.Desired)
 	if err != nil {
 		return fmt.Errorf("reading v%d: %w", p.Desired, err)

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"retune/orchestrator/detection"
@@ -125,7 +126,7 @@ const (
 	ArmChampion  Arm = "champion"
 	ArmCandidate Arm = "candidate"
 	ArmSettle    Arm = "settle"
-	ArmScreen    Arm = "screen" // a fixed algorithm, for the generator
+	ArmScreen    Arm = "screen" // a fixed algorithm, for the generator; or a proposal or the champion, in a tournament
 )
 
 // Run is one execution of one scenario under one rule version or one fixed algorithm.
@@ -137,6 +138,7 @@ type Run struct {
 	Arm       Arm               `json:"arm"`
 	Pair      int               `json:"pair,omitempty"` // 1-based; 0: not part of a pair
 	Version   int               `json:"version,omitempty"`
+	Proposal  int               `json:"proposal,omitempty"`  // of the cycle's tournament, in place of a version; 0: none
 	Algorithm balance.Algorithm `json:"algorithm,omitempty"` // fixed; empty: by the version's rules
 	Seed      uint64            `json:"seed"`
 	Result    loadtest.Result   `json:"result"`
@@ -156,6 +158,24 @@ type RunDetection struct {
 	detection.Report
 }
 
+// who is what a run measures, in words.
+func (r Run) who() string {
+	if r.Proposal != 0 {
+		return fmt.Sprintf("proposal %d", r.Proposal)
+	}
+	return fmt.Sprintf("v%d", r.Version)
+}
+
+// lot is what a run's seed is drawn by. A screening has its own: by the seeds by which a candidate was chosen it is not judged.
+func (r Run) lot() string {
+	if r.Arm == ArmScreen && r.Algorithm == "" {
+		return screeningOf(r.Scenario)
+	}
+	return r.Scenario
+}
+
+func screeningOf(scenario string) string { return "screening of " + scenario }
+
 // Pointer says which version is in force: the accepted one was proved (or chosen by hand), the desired one is
 // what proxies should run now. They differ only during a trial.
 type Pointer struct {
@@ -163,27 +183,31 @@ type Pointer struct {
 	Desired    int        `json:"desired"`
 	Generation int64      `json:"generation"`
 	Trial      int64      `json:"trial_cycle,omitempty"` // the cycle on trial; 0: none
+	Proposal   int        `json:"proposal,omitempty"`    // of that cycle, which proxies run in place of Desired while it is screened; 0: none
 	Applied    int        `json:"applied,omitempty"`     // the last that the target confirmed
 	AppliedGen int64      `json:"applied_generation"`
-	Hash       rules.Hash `json:"sha256"` // of the desired version
+	Hash       rules.Hash `json:"sha256"`         // of the desired version
+	Newest     int        `json:"newest_version"` // that there is
 }
 
 // Move is a change of the pointer.
 type Move struct {
-	Kind    MoveKind `json:"kind"`
-	Version int      `json:"version"`
-	Cycle   int64    `json:"cycle_id,omitempty"`
-	Actor   string   `json:"actor"`
-	Reason  string   `json:"reason"`
+	Kind     MoveKind `json:"kind"`
+	Version  int      `json:"version"`
+	Proposal int      `json:"proposal,omitempty"` // of the cycle, with MoveScreen; 0: the champion
+	Cycle    int64    `json:"cycle_id,omitempty"`
+	Actor    string   `json:"actor"`
+	Reason   string   `json:"reason"`
 }
 
 // MoveKind is how the pointer changes.
 type MoveKind string
 
-// The moves. Trial and Swap set desired alone, Accept (made by saving a cycle as kept) makes it accepted, Rollback and
+// The moves. Screen leaves both as they are and names a proposal; Trial and Swap set desired alone, Accept (made by saving a cycle as kept) makes it accepted, Rollback and
 // CrashRollback set it back, Manual sets both.
 const (
 	MoveSeed          MoveKind = "seed"
+	MoveScreen        MoveKind = "screen" // a proposal of the cycle, or the champion beside it, in the screening of a tournament
 	MoveTrial         MoveKind = "trial"
 	MoveSwap          MoveKind = "swap" // between champion and candidate, within the trial that is on
 	MoveAccept        MoveKind = "accept"

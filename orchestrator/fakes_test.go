@@ -31,6 +31,8 @@ type ledger struct {
 	moves    []orchestrator.MoveKind
 	runs     []orchestrator.Run
 	attempts []advisor.Attempt
+	judged   []advisor.Attempt          // of rules that do what those of their version do
+	noted    []orchestrator.Proposal    // as they were stored last
 	reports  map[int64]detection.Report // by run
 	down     bool                       // every write fails
 	hangs    bool                       // every write waits for the end of its context
@@ -44,7 +46,7 @@ var errDown = errors.New("connection refused")
 func newLedger() *ledger {
 	l := &ledger{}
 	v := l.add(ruleversions.Draft{Rules: rules.Default(), Origin: rules.OriginHuman})
-	l.pointer = orchestrator.Pointer{Accepted: 1, Desired: 1, Generation: 1, Hash: v.Hash}
+	l.pointer = orchestrator.Pointer{Accepted: 1, Desired: 1, Generation: 1, Hash: v.Hash, Newest: 1}
 	return l
 }
 
@@ -96,7 +98,7 @@ func (l *ledger) Move(ctx context.Context, m orchestrator.Move) (orchestrator.Po
 	}
 	l.moves = append(l.moves, m.Kind)
 	l.pointer.Generation++
-	l.pointer.Desired, l.pointer.Trial = m.Version, m.Cycle
+	l.pointer.Desired, l.pointer.Trial, l.pointer.Proposal = m.Version, m.Cycle, m.Proposal
 	if m.Kind == orchestrator.MoveRollback {
 		l.pointer.Desired, l.pointer.Trial = l.pointer.Accepted, 0
 	}
@@ -171,16 +173,35 @@ func (l *ledger) SaveLive(context.Context, orchestrator.Live) error { return nil
 func (l *ledger) Noise(context.Context, loadtest.Profile, loadtest.Driver) ([]verdict.Noise, error) {
 	return nil, nil
 }
+
+func (l *ledger) Judged(_ context.Context, rs rules.RuleSet) (same []advisor.Attempt, _ error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range l.judged {
+		if rules.Same(rs, l.versions[a.Version-1].Rules) {
+			same = append(same, a)
+		}
+	}
+	return same, nil
+}
+
+func (l *ledger) SaveProposals(_ context.Context, _ int64, all []orchestrator.Proposal) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noted = slices.Clone(all)
+	return nil
+}
 func (l *ledger) Attempts(context.Context, int) ([]advisor.Attempt, error) { return l.attempts, nil }
 
 // proxies is a Target and a Journal in memory.
 type proxies struct {
 	mu     sync.Mutex
 	now    rules.Active
-	safe   bool  // the built-in safe rules are in force
-	refuse error // what Apply answers …
-	only   int   // … to this version; 0: to any
-	dead   error // what Serving answers
+	rules  rules.RuleSet // of now
+	safe   bool          // the built-in safe rules are in force
+	refuse error         // what Apply answers …
+	only   int           // … to this version; 0: to any
+	dead   error         // what Serving answers
 	mode   steering.Mode
 	seen   []traffic.Snapshot // what Snapshots answers
 }
@@ -198,6 +219,7 @@ func (p *proxies) Apply(ctx context.Context, v ruleversions.Version, generation 
 	if p.now.Hash == v.Hash && p.now.Generation == generation && p.now.Trial == trial {
 		return nil
 	}
+	p.rules = v.Rules
 	p.now = rules.Active{Version: v.Number, Hash: v.Hash, Generation: generation, Trial: trial, BootID: "boot-1", EffectiveAt: time.Now()}
 	return nil
 }
@@ -211,6 +233,13 @@ func (p *proxies) Serving(context.Context) (rules.Active, error) {
 func (p *proxies) serves() int {
 	now, _ := p.Serving(context.Background())
 	return now.Version
+}
+
+// spike is the algorithm for SPIKE in force.
+func (p *proxies) spike() balance.Algorithm {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rules.Rules[traffic.Spike].Algorithm
 }
 
 func (p *proxies) SetMode(ctx context.Context, m steering.Mode) error {
@@ -233,7 +262,8 @@ func (p *proxies) Snapshots(context.Context, time.Time) ([]traffic.Snapshot, err
 // load is a LoadRunner whose figures are those of the version that serves.
 type load struct {
 	proxies *proxies
-	p95     map[int]float64 // by version; 100 ms by default
+	p95     map[int]float64               // by version; 100 ms by default
+	spike   map[balance.Algorithm]float64 // likewise by the algorithm for SPIKE that is in force
 	errors  map[int]float64
 	invalid int                                // how many of the next runs are no evidence
 	during  func(run int, s loadtest.Scenario) // called in the middle of each run
@@ -261,6 +291,9 @@ func (l *load) Run(ctx context.Context, s loadtest.Scenario, progress func(loadt
 	progress(loadtest.Progress{Scenario: s.Shape.Name, Elapsed: time.Second, RPS: 80})
 	v := l.proxies.serves()
 	p95, ok := l.p95[v]
+	if by, is := l.spike[l.proxies.spike()]; is {
+		p95, ok = by, true
+	}
 	if !ok {
 		p95 = 100
 	}
@@ -290,6 +323,11 @@ func (p proposes) Advise(_ context.Context, e advisor.Evidence) (advisor.Advice,
 	}
 	rs.Rules[traffic.Spike] = rules.Rule{Algorithm: p.algorithm, Reason: "a test"}
 	return advisor.Advice{Rules: rs, Origin: rules.OriginLocal, Author: "test"}, p.err
+}
+
+func (p proposes) Proposals(ctx context.Context, e advisor.Evidence, _ int) (advisor.Proposals, error) {
+	a, err := p.Advise(ctx, e)
+	return advisor.Proposals{Advice: []advisor.Advice{a}}, err
 }
 
 // bench is a tuner on fakes.

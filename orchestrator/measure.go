@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -301,9 +302,9 @@ func (u *turn) run(ctx context.Context, r Run, s loadtest.Scenario, m steering.M
 	if err := context.Cause(ctx); err != nil {
 		return measured{}, err
 	}
-	r.CycleID, r.Seed, r.HoldOut = u.c.ID, u.seed(r.Scenario, r.Pair), s.Shape.HoldOut
+	r.CycleID, r.Seed, r.HoldOut = u.c.ID, u.seed(r.lot(), r.Pair), s.Shape.HoldOut
 	s.Seed = r.Seed
-	m.TimeScale = u.plan.TimeScale
+	m.TimeScale = cmp.Or(m.TimeScale, u.plan.TimeScale)
 	u.measuring.Store(true)
 	if err := u.Target.SetMode(ctx, m); err != nil {
 		return measured{}, err
@@ -312,8 +313,8 @@ func (u *turn) run(ctx context.Context, r Run, s loadtest.Scenario, m steering.M
 	if err != nil {
 		return measured{}, err
 	}
-	if before.Hash != u.hashOf(r.Version) {
-		return measured{}, fmt.Errorf("the cycle is void: the target runs v%d, not v%d, which was to be measured", before.Version, r.Version)
+	if before.Hash != u.hashOf(r) {
+		return measured{}, fmt.Errorf("the cycle is void: the target runs v%d, not %s, which was to be measured", before.Version, r.who())
 	}
 	start := time.Now()
 	u.report.arm(r)
@@ -324,10 +325,10 @@ func (u *turn) run(ctx context.Context, r Run, s loadtest.Scenario, m steering.M
 	if err := context.Cause(ctx); err != nil {
 		return measured{}, err
 	}
-	if r.Version == u.c.Candidate && r.Result.FailedThroughout() {
+	if tried := r.Proposal != 0 || r.Version == u.c.Candidate; tried && r.Result.FailedThroughout() {
 		r.Result.Invalid = nil // nothing to compare with, of a champion; against a candidate it is evidence enough
 	}
-	u.report.done(u.plan.Warm + s.Shape.Duration() + overhead)
+	u.report.done(s.Warm + s.Shape.Duration() + overhead)
 	if err := u.unchanged(ctx, before); err != nil {
 		return measured{}, err
 	}
@@ -339,12 +340,20 @@ func (u *turn) run(ctx context.Context, r Run, s loadtest.Scenario, m steering.M
 	return got, err
 }
 
-// hashOf is the hash of one of the two versions that a cycle measures.
-func (u *turn) hashOf(version int) rules.Hash {
-	if version == u.champion.Number {
+// hashOf is the hash of what a run measures: a proposal, the champion or the candidate.
+func (u *turn) hashOf(r Run) rules.Hash {
+	switch {
+	case r.Proposal != 0:
+		return u.proposals[r.Proposal-1].Hash
+	case r.Version == u.champion.Number:
 		return u.champion.Hash
 	}
 	return u.candidate.Hash
+}
+
+// ours reports whether the target runs what this cycle put there for a trial or a screening.
+func (u *turn) ours(h rules.Hash) bool {
+	return h == u.candidate.Hash || slices.ContainsFunc(u.proposals, func(p Proposal) bool { return p.Hash == h })
 }
 
 // unchanged fails when the target's rules were touched, or a proxy restarted, since before.

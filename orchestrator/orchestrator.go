@@ -29,6 +29,7 @@ var (
 	ErrNotFound = errors.New("not found")
 	ErrLost     = errors.New("this cycle is owned by another instance now")
 	ErrInvalid  = errors.New("invalid")
+	ErrSame     = errors.New("the rules in force do the same already")
 )
 
 // Target is what rules are applied to: one proxy or several that run the same rules.
@@ -55,9 +56,11 @@ type LoadRunner interface {
 	Run(ctx context.Context, s loadtest.Scenario, progress func(loadtest.Progress)) (loadtest.Result, error)
 }
 
-// Advisor proposes a rule set.
+// Advisor proposes rule sets.
 type Advisor interface {
-	Advise(ctx context.Context, e advisor.Evidence) (advisor.Advice, error)
+	// Proposals answers with up to n rule sets, no two of which do the same. An error means that there is none; the calls that
+	// were made come back all the same.
+	Proposals(ctx context.Context, e advisor.Evidence, n int) (advisor.Proposals, error)
 }
 
 // Ledger holds what is in force, and the cycles. Its writes are durable when they return.
@@ -93,6 +96,10 @@ type Notebook interface {
 	Noise(ctx context.Context, profile loadtest.Profile, driver loadtest.Driver) ([]verdict.Noise, error)
 	// Attempts are earlier candidates and how they were judged, newest first.
 	Attempts(ctx context.Context, limit int) ([]advisor.Attempt, error)
+	// Judged are those of all earlier candidates that do what these rules do and got a verdict, newest first.
+	Judged(ctx context.Context, rs rules.RuleSet) ([]advisor.Attempt, error)
+	// SaveProposals stores a cycle's proposals as they stand, in place of what was stored of them.
+	SaveProposals(ctx context.Context, cycle int64, all []Proposal) error
 }
 
 // Queue is the cycles that wait.

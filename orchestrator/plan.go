@@ -23,6 +23,9 @@ type Plan struct {
 	// Screen is the algorithms that are measured for the generator, and ScreenShare how much of a run's length each gets.
 	Screen      []balance.Algorithm
 	ScreenShare float64
+	// Answers is how many rule sets a model is asked for. More than one make a tournament, in which the local generator takes part;
+	// Rounds is how often each proposal is then screened in every scenario.
+	Answers, Rounds int
 	// CalibrationPairs is how many pairs of equal arms a calibration makes per scenario.
 	CalibrationPairs int
 }
@@ -32,20 +35,33 @@ const window = 10 * time.Second
 
 // PlanFor is the plan of a profile; ErrInvalid for an unknown one.
 func PlanFor(p loadtest.Profile) (Plan, error) {
-	plan := Plan{TimeScale: 1, Looks: verdict.ShouldLook(p), Screen: balance.Algorithms(), ScreenShare: 0.2, CalibrationPairs: 5}
+	plan := Plan{TimeScale: 1, Looks: verdict.ShouldLook(p), Screen: balance.Algorithms(), ScreenShare: 0.2, CalibrationPairs: 5,
+		Answers: 2, Rounds: 1}
 	switch p {
 	case loadtest.Quick:
-		plan.TimeScale, plan.ScreenShare, plan.CalibrationPairs = 0.2, 0.35, 3
+		plan.TimeScale, plan.ScreenShare, plan.CalibrationPairs, plan.Answers = 0.2, 0.35, 3, 1
 		plan.Screen = []balance.Algorithm{balance.LeastConnections, balance.LeastResponseTime, balance.P2CPeakEWMA, balance.ExpectedCompletion}
 	case loadtest.Standard:
 	case loadtest.Nightly:
-		plan.ScreenShare, plan.CalibrationPairs = 0.1, 8
+		plan.ScreenShare, plan.CalibrationPairs, plan.Answers, plan.Rounds = 0.1, 8, 4, 3
 	default:
 		return Plan{}, fmt.Errorf("%w: profile %q: use quick, standard or nightly", ErrInvalid, p)
 	}
 	plan.Warm = scaled(window+2*time.Second, plan.TimeScale)
 	plan.Settle = scaled(3*window, plan.TimeScale)
 	return plan, nil
+}
+
+// generatedBy is the plan with what its generator needs: the local one every algorithm's figures, a model none, and the local
+// one in a model's tournament few: the algorithms that most often beat others, for half as long.
+func (p Plan) generatedBy(generator string, tournament bool) Plan {
+	switch {
+	case tournament:
+		p.Screen, p.ScreenShare = []balance.Algorithm{balance.P2CPeakEWMA, balance.ExpectedCompletion}, p.ScreenShare/2
+	case generator != local:
+		p.Screen = nil
+	}
+	return p
 }
 
 // overhead is what a run costs beside its load: starting the driver, draining, reading the journal.

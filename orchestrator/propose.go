@@ -17,7 +17,8 @@ import (
 	"retune/ruleversions"
 )
 
-// propose has a candidate proposed and stores it. A proposal that needs no trial ends the cycle.
+// propose has candidates proposed and stores them, and the one that is chosen as a version. Proposals that need no trial
+// end the cycle.
 func (u *turn) propose(ctx context.Context, baseline []measured) (candidate ruleversions.Version, err error) {
 	if err := u.step(ctx, Generating, "generator "+u.c.Generator); err != nil {
 		return candidate, err
@@ -26,72 +27,104 @@ func (u *turn) propose(ctx context.Context, baseline []measured) (candidate rule
 	if err != nil {
 		return candidate, err
 	}
-	a, err := u.advise(ctx, e)
+	x := u.examiner(baseline)
+	if !u.c.Force {
+		e.Refuse = x.faults
+	}
+	answers, err := u.advise(ctx, e)
 	if err != nil {
-		return candidate, errors.Join(fmt.Errorf("generating rules: %w", err), u.Notebook.SaveCalls(context.WithoutCancel(ctx), u.c.ID, 0, a.Calls))
+		return candidate, errors.Join(fmt.Errorf("generating rules: %w", err), u.saveCalls(ctx, nil, answers.Calls()))
 	}
-	why, err := u.needless(ctx, a, baseline)
-	if err == nil && why == "" {
-		candidate, err = u.append(ctx, a)
+	if answers.Short != "" {
+		u.Log.Info("fewer proposals than were asked for", "cycle", u.c.ID, "why", answers.Short)
 	}
-	if why != "" {
-		u.finish(NoChange, why)
+	chosen, err := u.tournament(ctx, answers.Advice, x)
+	if err == nil && chosen != nil {
+		candidate, err = u.append(ctx, chosen)
 	}
-	return candidate, errors.Join(err, u.Notebook.SaveCalls(context.WithoutCancel(ctx), u.c.ID, candidate.Number, a.Calls))
+	if err == nil && chosen == nil {
+		u.finish(NoChange, whyNone(u.proposals))
+	}
+	return candidate, errors.Join(err, u.saveProposals(ctx), u.saveCalls(ctx, chosen, answers.Rest))
 }
 
-// append stores the advice as the next version.
-func (u *turn) append(ctx context.Context, a advisor.Advice) (ruleversions.Version, error) {
-	v, err := u.Ledger.Append(ctx, ruleversions.Draft{Parent: u.champion.Number, Origin: a.Origin, Author: a.Author,
-		Rules: a.Rules, Summary: a.Summary, Reasons: a.Reasons, CycleID: u.c.ID, Prompt: a.PromptSHA})
+// tournament enters what was proposed and chooses what goes on to the trial; nil: nothing.
+func (u *turn) tournament(ctx context.Context, advice []advisor.Advice, x examiner) (*Proposal, error) {
+	for _, a := range advice {
+		if err := u.enter(ctx, a, x); err != nil {
+			return nil, err
+		}
+	}
+	if err := u.saveProposals(ctx); err != nil { // before one is in force
+		return nil, err
+	}
+	return u.choose(ctx)
+}
+
+// enter makes advice a participant, or refuses it with the reason.
+func (u *turn) enter(ctx context.Context, a advisor.Advice, x examiner) error {
+	p := u.proposal(a)
+	seen, err := x.examine(ctx, a.Rules)
+	if err != nil {
+		return err
+	}
+	p.Remarks, p.Replay = seen.remarks, seen.replay
+	if rules.Same(a.Rules, u.champion.Rules) && a.Summary != "" {
+		seen.why += ". " + a.Summary
+	}
+	if seen.why != "" && !u.c.Force {
+		p.settle(Refused, "%s", seen.why)
+	}
+	for i, q := range u.proposals {
+		if p.Fate == Entered && rules.Same(p.Rules, q.Rules) {
+			p.settle(Refused, "it does what %s does", u.proposals[i].name())
+		}
+	}
+	u.proposals = append(u.proposals, p)
+	return nil
+}
+
+// examiner looks at proposals with what this cycle and all before it know.
+func (u *turn) examiner(baseline []measured) examiner {
+	x := examiner{champion: u.champion.Number, rules: u.champion.Rules, judged: u.Notebook.Judged}
+	for _, b := range shown(baseline) {
+		x.series = append(x.series, b.snapshots...) // a run begins with a reset, and a reset shows in its first snapshot
+	}
+	return x
+}
+
+// append stores the chosen proposal as the next version.
+func (u *turn) append(ctx context.Context, p *Proposal) (ruleversions.Version, error) {
+	v, err := u.Ledger.Append(ctx, p.draft(u.c.ID))
 	if err != nil {
 		return v, fmt.Errorf("storing the proposed rules: %w", err)
 	}
-	u.c.Candidate, u.candidate = v.Number, v
+	u.c.Candidate, u.candidate, p.Version = v.Number, v, v.Number
 	return v, nil
 }
 
-// needless says why a proposal is not worth a trial; empty: it is.
-func (u *turn) needless(ctx context.Context, a advisor.Advice, baseline []measured) (string, error) {
-	if u.c.Force {
-		return "", nil
+// saveProposals stores how the tournament stands; it outlives ctx.
+func (u *turn) saveProposals(ctx context.Context) error {
+	ctx, stop := lasting(ctx)
+	defer stop()
+	if err := u.Notebook.SaveProposals(ctx, u.c.ID, u.proposals); err != nil {
+		return fmt.Errorf("storing the proposals: %w", err)
 	}
-	if rules.Same(a.Rules, u.champion.Rules) {
-		return fmt.Sprintf("no change: the proposal does what v%d does. %s", u.champion.Number, a.Summary), nil
-	}
-	tried, err := u.Notebook.Attempts(ctx, 200)
-	if err != nil {
-		return "", fmt.Errorf("reading what was tried: %w", err)
-	}
-	for _, t := range tried {
-		if t.Outcome != string(RolledBack) {
-			continue
-		}
-		v, err := u.Ledger.Version(ctx, t.Version)
-		if err != nil {
-			return "", err
-		}
-		if rules.Same(a.Rules, v.Rules) {
-			return fmt.Sprintf("no change: the proposal does what v%d does, which was rolled back: %s", t.Version, t.Why), nil
-		}
-	}
-	return u.flaps(a.Rules, baseline), nil
+	return nil
 }
 
-// flapping is the share of windows with a switch above which rules are refused without a trial.
-const flapping = 0.5
-
-// flaps replays the recorded snapshots under the proposal, in milliseconds and without load.
-func (u *turn) flaps(rs rules.RuleSet, baseline []measured) string {
-	var switches, windows int
-	for _, b := range shown(baseline) {
-		r := steering.Replay(rs, b.snapshots)
-		switches, windows = switches+r.Switches, windows+len(b.snapshots)
+// saveCalls stores every exchange that was made, those that led to the chosen proposal with its version; it outlives ctx.
+func (u *turn) saveCalls(ctx context.Context, chosen *Proposal, rest []advisor.Call) error {
+	ctx, stop := lasting(ctx)
+	defer stop()
+	for i := range u.proposals {
+		if p := &u.proposals[i]; p != chosen {
+			rest = append(rest, p.calls...)
+		} else if err := u.Notebook.SaveCalls(ctx, u.c.ID, p.Version, p.calls); err != nil {
+			return err
+		}
 	}
-	if windows == 0 || float64(switches)/float64(windows) <= flapping {
-		return ""
-	}
-	return fmt.Sprintf("refused without a trial: replayed over the baseline's %d windows the proposal switches %d times; more than every second window is flapping", windows, switches)
+	return u.Notebook.SaveCalls(ctx, u.c.ID, 0, rest)
 }
 
 // evidence gathers what the generator is told, and stores it with the cycle.
@@ -110,10 +143,8 @@ func (u *turn) evidence(ctx context.Context, baseline []measured) (e advisor.Evi
 	if e.Tried, err = u.Notebook.Attempts(ctx, 10); err != nil {
 		return e, fmt.Errorf("reading what was tried: %w", err)
 	}
-	if u.screens() {
-		if e.Algorithms, err = u.screen(ctx); err != nil {
-			return e, err
-		}
+	if e.Algorithms, err = u.screen(ctx); err != nil {
+		return e, err
 	}
 	u.c.Evidence, err = json.Marshal(e)
 	if err != nil {
@@ -122,13 +153,11 @@ func (u *turn) evidence(ctx context.Context, baseline []measured) (e advisor.Evi
 	return e, u.Ledger.Save(ctx, u.c, "")
 }
 
-// screens reports whether fixed algorithms are measured for the generator: the local one reasons from nothing else.
-func (u *turn) screens() bool { return u.c.Generator == "local" }
-
 // screenWarm is enough unmeasured load for a fixed algorithm, which waits for no window.
 const screenWarm = 3 * time.Second
 
-// screen measures fixed algorithms in every scenario, each for a part of a run's length.
+// screen measures the plan's fixed algorithms in every scenario, each for a part of a run's length: the local generator reasons
+// from nothing else.
 func (u *turn) screen(ctx context.Context) (all []advisor.Measured, err error) {
 	for _, s := range u.scenarios {
 		if s.Shape.HoldOut {

@@ -35,6 +35,8 @@ func (r *reporter) step(ctx context.Context, s Status, detail string) {
 func (r *reporter) arm(run Run) {
 	r.live.Arm = run.Arm
 	switch {
+	case run.Arm == ArmScreen && run.Pair > 0:
+		r.live.Detail = fmt.Sprintf("screening round %d, %s, %s", run.Pair, run.Scenario, run.who())
 	case run.Pair > 0:
 		r.live.Detail = fmt.Sprintf("pair %d, %s, %s v%d", run.Pair, run.Scenario, run.Arm, run.Version)
 	case run.Algorithm != "":

@@ -77,6 +77,8 @@ func (u *turn) rollback(cause error) Move {
 		m.Reason = cause.Error()
 	case u.c.Verdict != nil:
 		m.Reason = u.c.Verdict.Reason
+	case u.c.Candidate == 0:
+		m.Reason = "the screening is over"
 	}
 	return m
 }
@@ -101,10 +103,10 @@ func (u *turn) recordRollback(ctx context.Context, back Move) error {
 }
 
 // putBack applies the champion by hand, in memory: the proxies' files hold it anyway. It leaves a target alone that runs
-// something other than our candidate; the target refuses it when that changes meanwhile.
+// something other than a candidate of ours; the target refuses it when that changes meanwhile.
 func (u *turn) putBack(ctx context.Context) error {
 	return attempt(ctx, patience, func(ctx context.Context) error {
-		if now, err := u.Target.Serving(ctx); err == nil && now.Hash != u.candidate.Hash {
+		if now, err := u.Target.Serving(ctx); err == nil && !u.ours(now.Hash) {
 			return nil
 		}
 		return u.Target.Apply(ctx, u.champion, 0, true)
@@ -141,13 +143,24 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // converge tries until the target is on the desired version and says so by its hash, or ctx ends.
 func (u *turn) converge(ctx context.Context) error {
+	if err := persist(ctx, u.Converger.Converge); err != nil {
+		return err
+	}
+	return u.confirm(ctx)
+}
+
+// persist makes a call until it succeeds or ctx ends: then the error is what went wrong before that.
+func persist(ctx context.Context, call func(context.Context) error) (wrong error) {
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 3*time.Second) {
-		err := u.Converger.Converge(ctx)
+		err := call(ctx)
 		if err == nil {
-			return u.confirm(ctx)
+			return nil
+		}
+		if wrong == nil || ctx.Err() == nil {
+			wrong = err
 		}
 		if !pause(ctx, wait) {
-			return err
+			return wrong
 		}
 	}
 }

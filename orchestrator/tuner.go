@@ -76,6 +76,8 @@ type turn struct {
 	scenarios []loadtest.Scenario // complete but for their seeds
 	load      LoadRunner
 	champion  ruleversions.Version
+	newest    int                  // the newest version that there was at the start
+	proposals []Proposal           // the cycle's tournament
 	candidate ruleversions.Version // zero before there is one
 	report    reporter
 	replays   Advisor // of the cycle's cassette; nil: not opened yet
@@ -93,6 +95,7 @@ func (t *Tuner) begin(ctx context.Context, c Cycle) (*turn, error) {
 	if u.load, u.c.Driver, err = t.Driver(c.Driver); err != nil {
 		return u, err
 	}
+	u.plan = u.plan.generatedBy(c.Generator, u.answers() > 1)
 	if u.scenarios, err = t.Site.choose(u.c, u.plan.Warm); err != nil {
 		return u, err
 	}
@@ -113,7 +116,7 @@ func (t *Tuner) begin(ctx context.Context, c Cycle) (*turn, error) {
 	if u.champion, err = t.Ledger.Version(ctx, p.Accepted); err != nil {
 		return u, fmt.Errorf("reading the champion: %w", err)
 	}
-	u.c.Champion = p.Accepted
+	u.c.Champion, u.newest = p.Accepted, p.Newest
 	u.report.expect(u.expected())
 	if err := t.Converger.Converge(ctx); err != nil { // what is measured as the champion has to be the champion
 		return u, fmt.Errorf("bringing the target to v%d: %w", p.Accepted, err)
@@ -126,7 +129,7 @@ func (u *turn) expected() time.Duration {
 	if u.c.Kind == Calibrate {
 		return time.Duration(2*u.plan.CalibrationPairs) * u.plan.Cost(u.scenarios, 1)
 	}
-	return u.plan.Expected(u.scenarios, u.screens(), u.plan.Looks[0])
+	return u.plan.Expected(u.scenarios, true, u.plan.Looks[0]) + u.tournamentCost()
 }
 
 // tune is the feedback loop.
@@ -299,16 +302,38 @@ func (u *turn) finish(s Status, why string) {
 	u.c.Status, u.c.Why, u.c.Finished = s, why, time.Now()
 }
 
-// advise asks the cycle's generator.
-func (u *turn) advise(ctx context.Context, e advisor.Evidence) (advisor.Advice, error) {
+// advise asks the cycle's generator. Where a model is asked for several answers, the local generator takes part with its own.
+func (u *turn) advise(ctx context.Context, e advisor.Evidence) (p advisor.Proposals, err error) {
 	if u.c.Generator == "file" {
-		return fromFile(u.c.Proposal)
+		a, err := fromFile(u.c.Proposal)
+		return advisor.Proposals{Advice: []advisor.Advice{a}}, err
 	}
 	g, err := u.generator()
 	if err != nil {
-		return advisor.Advice{}, err
+		return p, err
 	}
-	return g.Advise(ctx, e)
+	if p, err = g.Proposals(ctx, e, u.answers()); err != nil || u.answers() == 1 {
+		return p, err
+	}
+	own, err := u.Generators[local].Proposals(ctx, e, 1)
+	if err != nil {
+		u.Log.Warn("the local generator takes no part in the tournament", "error", err)
+		return p, nil
+	}
+	p.Advice = append(p.Advice, own.Advice...)
+	return p, nil
+}
+
+// local is the generator that asks no model.
+const local = "local"
+
+// answers is how many rule sets the cycle's generator is asked for: more than one of a model, where the profile has the time to
+// screen them.
+func (u *turn) answers() int {
+	if u.c.Generator == "file" || u.c.Generator == local || u.Generators[local] == nil {
+		return 1
+	}
+	return u.plan.Answers
 }
 
 // generator is what the cycle asks, of a cassette always the same one: it plays once.

@@ -344,7 +344,7 @@ func TestProposalsThatNeedNoTrial(t *testing.T) {
 		b := newBench(proposes{algorithm: balance.IPHash})
 		a, _ := proposes{algorithm: balance.IPHash}.Advise(t.Context(), evidence(b))
 		b.ledger.add(draft(a))
-		b.ledger.attempts = append(b.ledger.attempts, attempt(2, "p95 in burst +80%"))
+		b.ledger.judged = append(b.ledger.judged, attempt(2, "p95 in burst +80%"))
 		c, err := run(t, b, t.Context())
 		require.NoError(t, err)
 		require.Equal(t, orchestrator.NoChange, c.Status)

@@ -27,6 +27,7 @@ func (s *Server) newAPI() {
 	s.judgeCalls()
 	s.noiseCalls()
 	s.versionCalls()
+	s.lintCalls()
 	s.scheduleCalls()
 	s.statusCalls()
 	s.spendingCalls()

@@ -31,7 +31,7 @@ type startBody struct {
 	Force     bool              `json:"force,omitempty" doc:"measure a proposal even when it changes nothing"`
 }
 
-func (b startBody) request(s *Server) (orchestrator.Request, error) {
+func (b startBody) request(ctx context.Context, s *Server) (orchestrator.Request, error) {
 	if b.Generator == "file" && b.Proposal == "" {
 		return orchestrator.Request{}, invalid("generator file needs a proposal: a rule file's text")
 	}
@@ -42,7 +42,8 @@ func (b startBody) request(s *Server) (orchestrator.Request, error) {
 		Kind: string(b.Kind), Profile: string(b.Profile), Generator: b.Generator, Driver: string(b.Driver),
 		Scenarios: b.Scenarios, Proposal: b.Proposal, Replay: b.Replay, Force: b.Force,
 	})
-	r.Trigger, r.Actor = cmp.Or(b.Trigger, "api"), b.Actor
+	r.Trigger = cmp.Or(b.Trigger, "api")
+	r.Actor = actor(ctx, b.Actor, "")
 	if b.Limits != nil && *b.Limits != (verdict.Limits{}) {
 		r.Limits = *b.Limits
 	}
@@ -89,7 +90,7 @@ func (s *Server) cycleCalls() {
 		return answer(listed(found, next), err)
 	})
 	call(s, "POST", "/cycles", "Start a cycle", http.StatusAccepted, func(ctx context.Context, in *body[startBody]) (*started, error) {
-		r, err := in.Body.request(s)
+		r, err := in.Body.request(ctx, s)
 		if err != nil {
 			return nil, err
 		}
@@ -107,6 +108,7 @@ func (s *Server) cycleCalls() {
 	call(s, "GET", "/cycles/{id}/decisions", "What the proxy decided during a cycle", 0, ofCycle(s, s.History.Decisions))
 	call(s, "GET", "/cycles/{id}/switches", "The switches of algorithm within a cycle's runs, and whether they paid", 0, ofCycle(s, s.cycleSwitches))
 	call(s, "GET", "/cycles/{id}/detection", "How the traffic of a cycle's runs was named, against its true states", 0, s.apiDetection)
+	call(s, "GET", "/cycles/{id}/proposals", "What was proposed in a cycle, and what became of each", 0, ofCycle(s, s.History.Proposals))
 	call(s, "GET", "/cycles/{id}/calls", "A cycle's exchanges with its generator", 0, ofCycle(s, s.History.Calls))
 	call(s, "GET", "/runs/{id}", "One run, with its series", 0, func(ctx context.Context, in *numbered) (*body[checkedRun], error) {
 		r, err := s.History.Run(ctx, in.ID)
@@ -131,11 +133,11 @@ func (s *Server) apiCancel(ctx context.Context, in *struct {
 		Actor string `json:"actor,omitempty" doc:"who asks"`
 	}
 }) (*accepted, error) {
-	who := "api"
-	if in.Body != nil && in.Body.Actor != "" {
-		who = in.Body.Actor
+	var given string
+	if in.Body != nil {
+		given = in.Body.Actor
 	}
-	if err := s.Starter.Cancel(ctx, in.ID, who); err != nil {
+	if err := s.Starter.Cancel(ctx, in.ID, actor(ctx, given, "api")); err != nil {
 		return nil, err
 	}
 	return accept(s.History.Cycle(ctx, in.ID))

@@ -80,7 +80,7 @@ func (s *Server) scheduleCalls() {
 		return nil, s.Schedules.DeleteSchedule(ctx, in.ID)
 	})
 	call(s, "POST", "/schedules/{id}/run", "Run a schedule's cycle now", http.StatusAccepted, func(ctx context.Context, in *numbered) (*accepted, error) {
-		return accept(s.runNow(ctx, in.ID, "api"))
+		return accept(s.runNow(ctx, in.ID, actor(ctx, "", "api")))
 	})
 	call(s, "POST", "/schedules/{id}/pause", "Pause a schedule", 0, func(ctx context.Context, in *numbered) (*body[scheduleAnswer], error) {
 		return answerSchedule(s.setEnabled(ctx, in.ID, false))

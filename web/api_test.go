@@ -171,7 +171,8 @@ func TestAPIActivatesAndProposes(t *testing.T) {
 	w := callAPI(t, s, "POST", "/versions", string(body), http.StatusCreated, nil)
 	require.Equal(t, "/api/v1/versions/7", w.Header().Get("Location"))
 	require.Equal(t, "kostas", m.versionList[6].Author)
-	callAPI(t, s, "POST", "/versions", string(body), http.StatusConflict, nil) // v2 is not active any more
+	other := strings.Replace(string(body), "cooldown: 10s", "cooldown: 20s", 1)
+	callAPI(t, s, "POST", "/versions", other, http.StatusConflict, nil) // v2 is not active any more
 }
 
 func TestAPIDescribesItself(t *testing.T) {

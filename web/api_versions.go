@@ -1,8 +1,8 @@
 package web
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"net/http"
 
 	"retune/orchestrator"
@@ -26,7 +26,18 @@ type proposeBody struct {
 	YAML   string `json:"yaml" maxLength:"65536" doc:"the rule file's text"`
 	Reason string `json:"reason" minLength:"1" doc:"one sentence, for those who read the history"`
 	Parent int    `json:"parent,omitempty" minimum:"0" doc:"the active version that it was written against: 409 when it isn't active any more"`
-	Author string `json:"author,omitempty" doc:"who proposes it"`
+	Author string `json:"author,omitempty" doc:"who proposes it; by default the user whom the request names"`
+	Force  bool   `json:"force,omitempty" doc:"make a version of it even when the active one does the same"`
+}
+
+// proposed is the version that a rule file became, or the active one that does the same already.
+type proposed struct {
+	Status   int
+	Location string `header:"Location"`
+	Body     struct {
+		ruleversions.Version
+		Same bool `json:"already_in_force,omitempty" doc:"the active version does the same: nothing was changed"`
+	}
 }
 
 // created is an answer to a request that made something.
@@ -77,10 +88,15 @@ func (s *Server) diffCalls() {
 	})
 }
 
-func (s *Server) apiPropose(ctx context.Context, in *body[proposeBody]) (*created[ruleversions.Version], error) {
+func (s *Server) apiPropose(ctx context.Context, in *body[proposeBody]) (*proposed, error) {
 	b := in.Body
-	v, err := s.propose(ctx, proposal{YAML: b.YAML, Reason: b.Reason, Parent: b.Parent}, cmp.Or(b.Author, "api"))
-	return &created[ruleversions.Version]{apiBase + versionPath(v.Number), v}, err
+	v, err := s.propose(ctx, proposal{YAML: b.YAML, Reason: b.Reason, Parent: b.Parent, Force: b.Force}, actor(ctx, b.Author, "api"))
+	out := &proposed{Status: http.StatusCreated, Location: apiBase + versionPath(v.Number)}
+	out.Body.Version = v
+	if errors.Is(err, orchestrator.ErrSame) {
+		out.Status, out.Body.Same, err = http.StatusOK, true, nil
+	}
+	return out, err
 }
 
 func (s *Server) apiActivate(ctx context.Context, in *struct {
@@ -90,7 +106,7 @@ func (s *Server) apiActivate(ctx context.Context, in *struct {
 		Actor  string `json:"actor,omitempty" doc:"who asks"`
 	}
 }) (*body[orchestrator.Pointer], error) {
-	if err := s.activateFor(ctx, int(in.ID), cmp.Or(in.Body.Actor, "api"), in.Body.Reason); err != nil {
+	if err := s.activateFor(ctx, int(in.ID), actor(ctx, in.Body.Actor, "api"), in.Body.Reason); err != nil {
 		return nil, err
 	}
 	return answer(s.History.Pointer(ctx))

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -17,6 +18,7 @@ import (
 	"retune/orchestrator/loadtest"
 	"retune/orchestrator/verdict"
 	"retune/proxy/steering"
+	"retune/proxy/traffic"
 )
 
 // DefaultAddr is where the pages are served when nothing else is said.
@@ -32,6 +34,8 @@ type Config struct {
 	Proxy func(ctx context.Context) (steering.Status, error)
 	// Outlooks says what cycles can tell on this machine before they start; nil: nothing is said of it.
 	Outlooks func(ctx context.Context, requests ...orchestrator.Request) ([]orchestrator.Outlook, error)
+	// Snapshots is what the proxies recorded since an instant; nil: a lint replays nothing.
+	Snapshots func(ctx context.Context, since time.Time) ([]traffic.Snapshot, error)
 	// Ready answers /readyz: each check by its name, nil for passed. A nil function has no checks.
 	Ready func(ctx context.Context) map[string]error
 	// Metrics serves /metrics (default: client_golang's default registry).

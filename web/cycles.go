@@ -72,10 +72,11 @@ func (s *Server) cyclesWith(ctx context.Context, status string, limit int, befor
 // cycleView is everything that is known of one cycle.
 type cycleView struct {
 	liveView
-	Pointer  orchestrator.Pointer
-	Runs     []orchestrator.Run
-	Calls    []advisor.Call
-	Spending Spending
+	Pointer   orchestrator.Pointer
+	Runs      []orchestrator.Run
+	Calls     []advisor.Call
+	Proposals []orchestrator.Proposal
+	Spending  Spending
 	// Unsupported is how many figures of the candidate's reasons are not in the evidence.
 	Unsupported int
 	Switches    []orchestrator.RunSwitch
@@ -113,6 +114,9 @@ func (s *Server) cycleView(ctx context.Context, id int64) (v cycleView, err erro
 		return v, err
 	}
 	if v.Calls, err = s.History.Calls(ctx, id); err != nil {
+		return v, err
+	}
+	if v.Proposals, err = s.History.Proposals(ctx, id); err != nil {
 		return v, err
 	}
 	if v.Spending, err = s.spending(ctx, id); err != nil {

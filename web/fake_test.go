@@ -26,6 +26,7 @@ type memory struct {
 	live        map[int64]orchestrator.Live
 	runList     []orchestrator.Run
 	calls       map[int64][]advisor.Call
+	proposals   map[int64][]orchestrator.Proposal
 	decisions   map[int64][]steering.Decision
 	snapshots   map[int64][]traffic.Snapshot
 	detections  map[int64][]orchestrator.RunDetection
@@ -36,7 +37,7 @@ type memory struct {
 
 func newMemory() *memory {
 	return &memory{
-		steps: map[int64][]orchestrator.Step{}, live: map[int64]orchestrator.Live{}, calls: map[int64][]advisor.Call{},
+		steps: map[int64][]orchestrator.Step{}, live: map[int64]orchestrator.Live{}, calls: map[int64][]advisor.Call{}, proposals: map[int64][]orchestrator.Proposal{},
 		decisions: map[int64][]steering.Decision{}, snapshots: map[int64][]traffic.Snapshot{},
 		detections: map[int64][]orchestrator.RunDetection{},
 	}
@@ -86,10 +87,13 @@ func (m *memory) Cancel(_ context.Context, id int64, _ string) error {
 	return nil
 }
 
-func (m *memory) Propose(_ context.Context, d ruleversions.Draft) (v ruleversions.Version, err error) {
+func (m *memory) Propose(_ context.Context, d ruleversions.Draft, force bool) (v ruleversions.Version, err error) {
 	defer m.locked()()
 	if m.pointer.Trial != 0 {
 		return v, orchestrator.ErrTrial
+	}
+	if active := m.pointer.Accepted; active != 0 && !force && rules.Same(m.versionList[active-1].Rules, d.Rules) {
+		return m.versionList[active-1], orchestrator.ErrSame
 	}
 	if d.Parent != m.pointer.Accepted {
 		return v, fmt.Errorf("v%d: %w", d.Parent, orchestrator.ErrStale)
@@ -206,6 +210,11 @@ func (m *memory) Run(_ context.Context, id int64) (orchestrator.Run, error) {
 		return orchestrator.Run{}, fmt.Errorf("run %d: %w", id, orchestrator.ErrNotFound)
 	}
 	return m.runList[id-1], nil
+}
+
+func (m *memory) Proposals(_ context.Context, cycle int64) ([]orchestrator.Proposal, error) {
+	defer m.locked()()
+	return m.proposals[cycle], nil
 }
 
 // Spent sums up the calls of a cycle, or all of them.

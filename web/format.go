@@ -144,7 +144,7 @@ func versionName(n int) string {
 // tone is the colour class of a status word; the word itself always stands beside the colour.
 func tone(word string) string {
 	switch word {
-	case "kept", "active", "healthy", "ok", "finished", "within", "on", "paid":
+	case "kept", "active", "healthy", "ok", "finished", "within", "on", "paid", "chosen":
 		return "good"
 	case "rolled_back", "failed", "unhealthy", "ejected", "invalid", "beyond", "cost",
 		"invalid_json", "invalid_rules", "timeout", "http_error", "refused", "truncated", "empty":

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"net"
@@ -26,6 +28,7 @@ func (s *Server) guard() {
 		s.knownHost, // no DNS rebinding
 		s.signedIn,  // the token, where there is one
 		sameSite,    // no cross-site writes
+		named,       // who asks, for handlers that see a context alone
 		middleware.BodyLimit(maxBody),
 	)
 }
@@ -102,13 +105,24 @@ func sameSite(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// actor is who asks, for the record: a browser's user name, or how they came in.
-func actor(c echo.Context) string {
-	if name, _, ok := c.Request().BasicAuth(); ok && name != "" {
-		return name
+// userKey is where a request's context has the user's name.
+type userKey struct{}
+
+// named notes the user's name, where the request has one.
+func named(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if name, _, ok := c.Request().BasicAuth(); ok && name != "" {
+			c.SetRequest(c.Request().WithContext(context.WithValue(c.Request().Context(), userKey{}, name)))
+		}
+		return next(c)
 	}
-	if strings.HasPrefix(c.Request().URL.Path, "/api/") {
-		return "api"
-	}
-	return "web"
 }
+
+// actor is who asks, for the record: the name that the request itself gives, its user's, or how it came in.
+func actor(ctx context.Context, given, way string) string {
+	name, _ := ctx.Value(userKey{}).(string)
+	return cmp.Or(strings.TrimSpace(given), name, way)
+}
+
+// visitor is who asks for a page.
+func visitor(c echo.Context) string { return actor(c.Request().Context(), "", "web") }

@@ -21,10 +21,11 @@ type proposal struct {
 	YAML   string `form:"yaml"`
 	Reason string `form:"reason"`
 	Parent int    `form:"parent"` // the active version that it was written against; 0: the active one now
+	Force  bool   `form:"force"`  // make a version of it even when the active one does the same
 
-	Faults   *rules.Faults      `form:"-"` // what is wrong with it
-	Warnings []rules.Finding    `form:"-"`
-	Diff     *ruleversions.Diff `form:"-"` // what it changes; nil until it is valid
+	Faults *rules.Faults      `form:"-"` // what is wrong with it
+	Lint   lintView           `form:"-"` // what can't work in it, or is probably not meant
+	Diff   *ruleversions.Diff `form:"-"` // what it changes; nil until it is valid
 }
 
 // proposeForm begins with the active rules, or with those of ?from=.
@@ -63,7 +64,9 @@ func (s *Server) checkProposal(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	p.Warnings = rules.Lint(set)
+	if p.Lint, err = s.lint(c.Request().Context(), set); err != nil {
+		return err
+	}
 	if p.Parent != 0 {
 		parent, err := s.History.Version(c.Request().Context(), p.Parent)
 		if err != nil {
@@ -81,7 +84,10 @@ func (s *Server) applyProposal(c echo.Context) error {
 	if err := c.Bind(&p); err != nil {
 		return err
 	}
-	v, err := s.propose(c.Request().Context(), p, actor(c))
+	v, err := s.propose(c.Request().Context(), p, visitor(c))
+	if errors.Is(err, orchestrator.ErrSame) {
+		return c.Redirect(http.StatusSeeOther, versionPath(v.Number)+"?same=1")
+	}
 	if err != nil {
 		return err
 	}
@@ -104,7 +110,7 @@ func (s *Server) propose(ctx context.Context, p proposal, author string) (v rule
 	return s.Starter.Propose(ctx, ruleversions.Draft{
 		Parent: p.Parent, Origin: rules.OriginHuman, Author: author,
 		Rules: set, Summary: strings.TrimSpace(p.Reason), Reasons: reasonsOf(set),
-	})
+	}, p.Force)
 }
 
 // reasonsOf is the reasons that a rule file carries itself.
@@ -160,7 +166,7 @@ func (s *Server) activate(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.activateFor(c.Request().Context(), int(n), actor(c), c.FormValue("reason")); err != nil {
+	if err := s.activateFor(c.Request().Context(), int(n), visitor(c), c.FormValue("reason")); err != nil {
 		return err
 	}
 	return c.Redirect(http.StatusSeeOther, versionPath(int(n)))

@@ -139,7 +139,7 @@ func (s *Server) runSchedule(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cy, err := s.runNow(c.Request().Context(), id, actor(c))
+	cy, err := s.runNow(c.Request().Context(), id, visitor(c))
 	if err != nil {
 		return err
 	}

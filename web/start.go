@@ -37,7 +37,7 @@ func (s *Server) startCycle(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	r.Trigger, r.Actor = "web", actor(c)
+	r.Trigger, r.Actor = "web", visitor(c)
 	cy, err := s.enqueue(c.Request().Context(), r)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (s *Server) cancelCycle(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Starter.Cancel(c.Request().Context(), id, actor(c)); err != nil {
+	if err := s.Starter.Cancel(c.Request().Context(), id, visitor(c)); err != nil {
 		return err
 	}
 	return c.Redirect(http.StatusSeeOther, cyclePath(id))

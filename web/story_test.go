@@ -192,6 +192,7 @@ func (m *memory) storyCycles() {
 		m.storySteps(cy)
 		m.storyRuns(cy)
 		m.storyCalls(cy)
+		m.storyProposals(cy)
 	}
 	m.storyJournal()
 	m.storyDetection()

@@ -106,6 +106,8 @@ type versionView struct {
 	judged
 	Active int
 	Diff   *ruleversions.Diff // against its parent; nil: it has none
+	Lint   lintView
+	Same   bool // somebody applied rules that do the same: they were in force already
 }
 
 // otherReasons are the reasons that the difference from the parent does not show.
@@ -132,6 +134,7 @@ func (s *Server) version(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	v.Same = c.QueryParam("same") == "1"
 	return s.render(c, versionPage(s.page("Rules "+versionName(v.Number), "Rules"), v))
 }
 
@@ -141,6 +144,9 @@ func (s *Server) versionView(ctx context.Context, n int) (v versionView, err err
 		return v, err
 	}
 	if v.judged, err = s.judged(ctx, ver); err != nil {
+		return v, err
+	}
+	if v.Lint, err = s.lintVersion(ctx, ver.Rules, ver.CycleID); err != nil {
 		return v, err
 	}
 	if v.Active, err = s.active(ctx); err != nil || ver.Parent == 0 {

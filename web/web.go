@@ -18,8 +18,9 @@ type Starter interface {
 	// Enqueue queues a cycle; orchestrator.ErrBusy together with the one that is queued or running.
 	Enqueue(ctx context.Context, r orchestrator.Request) (orchestrator.Cycle, error)
 	Cancel(ctx context.Context, id int64, actor string) error
-	// Propose stores a human's rule file as a version and makes it active; orchestrator.ErrTrial during a trial.
-	Propose(ctx context.Context, d ruleversions.Draft) (ruleversions.Version, error)
+	// Propose stores a human's rule file as a version and makes it active; orchestrator.ErrTrial during a trial, ErrSame together
+	// with the active version when that does the same already, unless forced.
+	Propose(ctx context.Context, d ruleversions.Draft, force bool) (ruleversions.Version, error)
 	// Activate makes an existing version active: a rollback, or a roll forward.
 	Activate(ctx context.Context, version int, actor, reason string) error
 }
@@ -34,7 +35,8 @@ type History interface {
 	Cycle(ctx context.Context, id int64) (orchestrator.Cycle, error)
 	Cycles(ctx context.Context, limit int, before int64) ([]orchestrator.Cycle, error)
 	Steps(ctx context.Context, cycle int64) ([]orchestrator.Step, error)
-	Live(ctx context.Context, cycle int64) (orchestrator.Live, error)  // ErrNotFound before the first
+	Live(ctx context.Context, cycle int64) (orchestrator.Live, error) // ErrNotFound before the first
+	Proposals(ctx context.Context, cycle int64) ([]orchestrator.Proposal, error)
 	Runs(ctx context.Context, cycle int64) ([]orchestrator.Run, error) // without series
 	Run(ctx context.Context, id int64) (orchestrator.Run, error)       // with series and marks
 	Calls(ctx context.Context, cycle int64) ([]advisor.Call, error)

@@ -103,7 +103,7 @@ func (c *cycleCmd) request() (orchestrator.Request, error) {
 	if _, err := c.over(verdict.DefaultLimits()); err != nil { // before anything is started
 		return orchestrator.Request{}, err
 	}
-	r := orchestrator.Request{Kind: orchestrator.Tune, Trigger: "cli", Profile: loadtest.Profile(c.Profile),
+	r := orchestrator.Request{Kind: orchestrator.Tune, Trigger: "cli", Actor: whoami(), Profile: loadtest.Profile(c.Profile),
 		Generator: generatorName(c.Generator), Driver: loadtest.Driver(c.Driver), Scenarios: c.Scenario, Force: c.Force}
 	if c.Replay != "" {
 		b, err := os.ReadFile(c.Replay)

@@ -10,12 +10,13 @@ import (
 )
 
 type cyclesCmd struct {
-	Run    cycleCmd       `cmd:"" default:"withargs" help:"Run one feedback cycle and wait for its verdict."`
-	List   cycleListCmd   `cmd:"" help:"List the cycles, newest first."`
-	Show   cycleShowCmd   `cmd:"" help:"Show a cycle: its verdict, its switches and whether they paid, how the traffic was named."`
-	Watch  cycleWatchCmd  `cmd:"" help:"Watch a cycle until it has ended, and show its verdict; Ctrl-C leaves it running."`
-	Judge  cycleJudgeCmd  `cmd:"" help:"Judge a cycle's pairs again under other limits, without load."`
-	Cancel cycleCancelCmd `cmd:"" help:"Cancel a cycle; the champion goes back in force."`
+	Run       cycleCmd          `cmd:"" default:"withargs" help:"Run one feedback cycle and wait for its verdict."`
+	List      cycleListCmd      `cmd:"" help:"List the cycles, newest first."`
+	Show      cycleShowCmd      `cmd:"" help:"Show a cycle: its verdict, its switches and whether they paid, how the traffic was named."`
+	Watch     cycleWatchCmd     `cmd:"" help:"Watch a cycle until it has ended, and show its verdict; Ctrl-C leaves it running."`
+	Judge     cycleJudgeCmd     `cmd:"" help:"Judge a cycle's pairs again under other limits, without load."`
+	Proposals cycleProposalsCmd `cmd:"" help:"Show what was proposed in a cycle, what became of each and why."`
+	Cancel    cycleCancelCmd    `cmd:"" help:"Cancel a cycle; the champion goes back in force."`
 }
 
 type cycleListCmd struct {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os/user"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,7 @@ type rulesCmd struct {
 	Apply    rulesApplyCmd    `cmd:"" help:"Store a rule file as a version and put it in force."`
 	Rollback rulesRollbackCmd `cmd:"" help:"Put an earlier version in force again."`
 	Validate rulesValidateCmd `cmd:"" help:"Check a rule file; prints every fault as FILE:line:column: text."`
+	Lint     rulesLintCmd     `cmd:"" help:"Look for what can't work in a rule file, by a replay over recorded snapshots too."`
 	Export   rulesExportCmd   `cmd:"" help:"Write a version's YAML to stdout."`
 }
 
@@ -174,6 +176,7 @@ func (c *rulesDiffCmd) Run(ctx context.Context, o *output) error {
 type rulesApplyCmd struct {
 	File   string `arg:"" help:"Rule file, or - for stdin."`
 	Reason string `help:"Why, for the history." required:""`
+	Force  bool   `help:"Make a version of it even when the rules in force do the same."`
 	serverFlags
 }
 
@@ -182,12 +185,30 @@ func (c *rulesApplyCmd) Run(ctx context.Context, o *output) error {
 	if err != nil {
 		return err
 	}
-	var v ruleversions.Version
-	if err := c.versionCall(ctx, http.MethodPost, "", map[string]string{"yaml": string(b), "reason": c.Reason}, &v); err != nil {
+	var v struct {
+		ruleversions.Version
+		Same bool `json:"already_in_force"`
+	}
+	in := map[string]any{"yaml": string(b), "reason": c.Reason, "force": c.Force, "author": whoami()}
+	if err := c.versionCall(ctx, http.MethodPost, "", in, &v); err != nil {
+		return err
+	}
+	if v.Same {
+		fmt.Fprintf(o.err, "These rules do what v%d does, so nothing was changed; --force makes a version of them all the same.\n", v.Number)
+		_, err = fmt.Fprintf(o.out, "already in force as v%d\n", v.Number)
 		return err
 	}
 	_, err = fmt.Fprintf(o.out, "v%d is in force\n", v.Number)
 	return err
+}
+
+// whoami is the account's name, for the history; empty when it has none.
+func whoami() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return u.Username
 }
 
 type rulesRollbackCmd struct {
@@ -201,7 +222,7 @@ func (c *rulesRollbackCmd) Run(ctx context.Context, o *output) error {
 	if err != nil {
 		return err
 	}
-	if err := c.versionCall(ctx, http.MethodPost, "/"+n+"/activate", map[string]string{"reason": c.Reason}, nil); err != nil {
+	if err := c.versionCall(ctx, http.MethodPost, "/"+n+"/activate", map[string]string{"reason": c.Reason, "actor": whoami()}, nil); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(o.out, "v%s is in force\n", n)

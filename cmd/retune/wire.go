@@ -49,7 +49,7 @@ func (f *orchestratorFlags) wire(s *serving, url string) error {
 	s.dispatcher = &orchestrator.Dispatcher{Queue: s.store, Tuner: tuner, Converger: s.converger, After: s.afterSchedule, Log: s.log}
 	starts := &starter{s.store, s.converger, site}
 	s.web, err = web.New(web.Config{
-		Starter: starts, History: s.store, Schedules: scheduler{s.store, starts}, Outlooks: s.outlooks, Proxy: s.target.Status, Ready: s.checks,
+		Starter: starts, History: s.store, Schedules: scheduler{s.store, starts}, Outlooks: s.outlooks, Proxy: s.target.Status, Snapshots: s.target.Snapshots, Ready: s.checks,
 		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Listener: s.listener, Token: f.AuthToken, Version: version, Target: siteName, Log: s.log, Caps: f.caps(),
 		Choices: web.Choices{Profiles: profileChoices(site), Generators: choices, Drivers: drivers.choices()},
 	})
@@ -167,8 +167,8 @@ func (s *serving) outlooks(ctx context.Context, requests ...orchestrator.Request
 	return s.forecast.Outlooks(ctx, time.Now(), requests...)
 }
 
-func (s *starter) Propose(ctx context.Context, d ruleversions.Draft) (ruleversions.Version, error) {
-	v, err := s.Starter.Propose(ctx, d)
+func (s *starter) Propose(ctx context.Context, d ruleversions.Draft, force bool) (ruleversions.Version, error) {
+	v, err := s.Starter.Propose(ctx, d, force)
 	if err != nil {
 		return v, err
 	}

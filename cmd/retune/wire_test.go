@@ -36,7 +36,7 @@ func (d *desk) Cancel(context.Context, int64, string) error {
 	return nil
 }
 
-func (d *desk) Propose(context.Context, ruleversions.Draft) (ruleversions.Version, error) {
+func (d *desk) Propose(context.Context, ruleversions.Draft, bool) (ruleversions.Version, error) {
 	return ruleversions.Version{Number: 7}, nil
 }
 
@@ -59,13 +59,13 @@ func newDesk(refuses error) (*desk, *starter) {
 
 func TestRulesAreInForceOnceTheProxyRunsThem(t *testing.T) {
 	_, s := newDesk(nil)
-	v, err := s.Propose(t.Context(), ruleversions.Draft{})
+	v, err := s.Propose(t.Context(), ruleversions.Draft{}, false)
 	require.NoError(t, err)
 	require.Equal(t, 7, v.Number)
 	require.NoError(t, s.Activate(t.Context(), 7, "test", "why"))
 
 	_, s = newDesk(errors.New("connection refused"))
-	_, err = s.Propose(t.Context(), ruleversions.Draft{})
+	_, err = s.Propose(t.Context(), ruleversions.Draft{}, false)
 	require.ErrorIs(t, err, web.ErrPending)
 	err = s.Activate(t.Context(), 7, "test", "why")
 	require.ErrorIs(t, err, web.ErrPending)

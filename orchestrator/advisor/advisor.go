@@ -6,6 +6,7 @@
 package advisor
 
 import (
+	"context"
 	"time"
 
 	"retune/orchestrator/switchlog"
@@ -27,6 +28,10 @@ type Evidence struct {
 	Switches   []Switch   `json:"switches"`
 	Detection  *Detection `json:"detection,omitempty"` // nil: no scenario has a known truth
 	Tried      []Attempt  `json:"tried"`               // earlier versions and how they were judged, newest first
+	// Refuse says why a valid rule set would be refused before any load, each reason a sentence that a model can act on: it is handed
+	// back in a repair turn. A rule set that is refused to the last turn is advice all the same, for the asker to refuse. nil: no
+	// rule set is.
+	Refuse func(context.Context, rules.RuleSet) []string `json:"-"`
 }
 
 // Measured is one arm in one scenario.

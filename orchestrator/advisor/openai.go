@@ -87,8 +87,18 @@ func (o *openAI) advise(ctx context.Context, e Evidence, before []Advice) (Advic
 		t.req.Messages = append(t.req.Messages, askAnother(e.Champion, before))
 	}
 	advice := Advice{Origin: rules.OriginLLM, Author: o.Model, PromptSHA: PromptSHA()}
-	err := t.converse(ctx, func(text string, c *Call) error { return read(text, e.Champion, &advice, c) })
+	var refused error // why the last valid answer is no good
+	err := t.converse(ctx, func(text string, c *Call) error {
+		if err := read(text, e.Champion, &advice, c); err != nil {
+			return err
+		}
+		refused = e.refusal(ctx, advice.Rules, c)
+		return refused
+	})
 	advice.Calls = rec.calls
+	if errors.As(err, new(faults)) && refused != nil {
+		err = nil // it is valid, and the asker knows why it refuses it
+	}
 	if err != nil {
 		return advice, o.keyless(rec, err)
 	}
@@ -131,6 +141,19 @@ func (o *openAI) recorder(cycle int64, prompt string) *recorder {
 		purse: o.Purse, caps: o.Caps, cycle: cycle, tape: tapeFor(o.Record, cycle),
 		call: Call{Provider: o.host, Model: o.Model, PromptSHA: prompt},
 	}
+}
+
+// refusal is why a valid answer would be refused before any load; nil: it would not.
+func (e Evidence) refusal(ctx context.Context, r rules.RuleSet, call *Call) error {
+	if e.Refuse == nil {
+		return nil
+	}
+	wrong := e.Refuse(ctx, r)
+	if len(wrong) == 0 {
+		return nil
+	}
+	call.Outcome = CallInvalidRules
+	return faults(wrong)
 }
 
 // read turns an answer into advice, and notes on its call how it fared.

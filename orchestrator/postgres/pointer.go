@@ -20,8 +20,8 @@ func (s *Store) Pointer(ctx context.Context) (orchestrator.Pointer, error) {
 
 func toPointer(p queries.PointerRow) orchestrator.Pointer {
 	return orchestrator.Pointer{
-		Accepted: p.Accepted, Desired: p.Desired, Generation: p.Generation, Trial: value(p.TrialCycle),
-		Applied: value(p.Applied), AppliedGen: p.AppliedGen, Hash: p.Sha256,
+		Accepted: p.Accepted, Desired: p.Desired, Generation: p.Generation, Trial: value(p.TrialCycle), Proposal: value(p.Proposal),
+		Applied: value(p.Applied), AppliedGen: p.AppliedGen, Hash: p.Sha256, Newest: p.Newest,
 	}
 }
 
@@ -62,7 +62,16 @@ func brief(name, text string) error {
 type force struct {
 	accepted, desired int
 	trial             int64 // the cycle on trial; 0: none
-	candidate         int   // of the trial
+	candidate         int   // of the trial; 0: its proposals are screened
+	proposal          int   // that is screened now; 0: none
+}
+
+// tries says what a trial is about.
+func (f force) tries() string {
+	if f.candidate == 0 {
+		return fmt.Sprintf("cycle %d screens its proposals", f.trial)
+	}
+	return fmt.Sprintf("cycle %d tries v%d", f.trial, f.candidate)
 }
 
 func (s *Store) move(ctx context.Context, q *queries.Queries, m orchestrator.Move) (orchestrator.Pointer, error) {
@@ -73,7 +82,7 @@ func (s *Store) move(ctx context.Context, q *queries.Queries, m orchestrator.Mov
 	if err != nil {
 		return orchestrator.Pointer{}, found(err)
 	}
-	now := force{row.Accepted, row.Desired, value(row.TrialCycle), value(row.Candidate)}
+	now := force{row.Accepted, row.Desired, value(row.TrialCycle), value(row.Candidate), value(row.Proposal)}
 	if err := s.mayMove(ctx, q, now, m); err != nil {
 		return orchestrator.Pointer{}, err
 	}
@@ -95,9 +104,12 @@ func (s *Store) move(ctx context.Context, q *queries.Queries, m orchestrator.Mov
 func record(ctx context.Context, q *queries.Queries, before, after force, generation int64, m orchestrator.Move) error {
 	err := q.UpdatePointer(ctx, queries.UpdatePointerParams{
 		Accepted: after.accepted, Desired: after.desired, Generation: generation,
-		TrialCycle: null(after.trial), Candidate: null(after.candidate),
+		TrialCycle: null(after.trial), Candidate: null(after.candidate), Proposal: null(after.proposal),
 	})
-	if codeOf(err) == foreignKeyViolation {
+	switch {
+	case codeOf(err) == foreignKeyViolation && m.Proposal != 0:
+		return fmt.Errorf("%w: cycle %d has no proposal %d", orchestrator.ErrNotFound, m.Cycle, m.Proposal)
+	case codeOf(err) == foreignKeyViolation:
 		return fmt.Errorf("%w: there is no v%d", orchestrator.ErrNotFound, m.Version)
 	}
 	if err != nil {
@@ -105,7 +117,7 @@ func record(ctx context.Context, q *queries.Queries, before, after force, genera
 	}
 	return q.InsertActivation(ctx, queries.InsertActivationParams{
 		Generation: generation, Version: after.desired, Previous: &before.desired, Kind: m.Kind,
-		CycleID: null(m.Cycle), Actor: clean(m.Actor), Reason: clean(m.Reason),
+		CycleID: null(m.Cycle), Proposal: null(after.proposal), Actor: clean(m.Actor), Reason: clean(m.Reason),
 	})
 }
 
@@ -116,7 +128,7 @@ func (s *Store) mayMove(ctx context.Context, q *queries.Queries, now force, m or
 			return fmt.Errorf("%w: there is no v%d", orchestrator.ErrNotFound, m.Version)
 		}
 		if now.trial != 0 {
-			return fmt.Errorf("%w: cycle %d tries v%d", orchestrator.ErrTrial, now.trial, now.candidate)
+			return fmt.Errorf("%w: %s", orchestrator.ErrTrial, now.tries())
 		}
 		return nil
 	}
@@ -126,9 +138,10 @@ func (s *Store) mayMove(ctx context.Context, q *queries.Queries, now force, m or
 		return err
 	}
 	if now.trial != 0 && now.trial != m.Cycle {
-		return fmt.Errorf("%w: cycle %d tries v%d", orchestrator.ErrTrial, now.trial, now.candidate)
+		return fmt.Errorf("%w: %s", orchestrator.ErrTrial, now.tries())
 	}
-	if was := value(c.Champion); m.Kind == orchestrator.MoveTrial && was != 0 && was != now.accepted {
+	begins := m.Kind == orchestrator.MoveTrial || m.Kind == orchestrator.MoveScreen
+	if was := value(c.Champion); begins && was != 0 && was != now.accepted {
 		return fmt.Errorf("%w: cycle %d measured v%d, v%d is in force now", orchestrator.ErrStale, m.Cycle, was, now.accepted)
 	}
 	return nil
@@ -141,13 +154,18 @@ func (f force) after(m orchestrator.Move) (force, error) {
 		return force{accepted: m.Version, desired: m.Version}, nil
 	case orchestrator.MoveRollback, orchestrator.MoveCrashRollback:
 		return force{accepted: f.accepted, desired: f.accepted}, nil
+	case orchestrator.MoveScreen:
+		if f.candidate != 0 {
+			return f, fmt.Errorf("%w: %s, which is past the screening", orchestrator.ErrInvalid, f.tries())
+		}
+		return force{accepted: f.accepted, desired: f.accepted, trial: m.Cycle, proposal: m.Proposal}, nil
 	case orchestrator.MoveTrial:
 		if m.Version == f.accepted {
 			return f, fmt.Errorf("%w: v%d is the champion, a trial needs another version", orchestrator.ErrInvalid, m.Version)
 		}
-		return force{f.accepted, m.Version, m.Cycle, m.Version}, nil
+		return force{accepted: f.accepted, desired: m.Version, trial: m.Cycle, candidate: m.Version}, nil
 	case orchestrator.MoveSwap:
-		if f.trial == 0 || (m.Version != f.accepted && m.Version != f.candidate) {
+		if f.candidate == 0 || (m.Version != f.accepted && m.Version != f.candidate) {
 			return f, fmt.Errorf("%w: a swap goes between champion v%d and the candidate of a trial", orchestrator.ErrInvalid, f.accepted)
 		}
 		f.desired = m.Version
@@ -188,7 +206,8 @@ func (s *Store) Activations(ctx context.Context, limit int) ([]orchestrator.Acti
 	list := make([]orchestrator.Activation, len(rows))
 	for i, a := range rows {
 		list[i] = orchestrator.Activation{
-			Move:       orchestrator.Move{Kind: a.Kind, Version: a.Version, Cycle: value(a.CycleID), Actor: a.Actor, Reason: a.Reason},
+			Move: orchestrator.Move{Kind: a.Kind, Version: a.Version, Proposal: value(a.Proposal), Cycle: value(a.CycleID),
+				Actor: a.Actor, Reason: a.Reason},
 			Generation: a.Generation, Previous: value(a.Previous), Requested: a.RequestedAt, Applied: value(a.AppliedAt),
 		}
 	}

@@ -51,6 +51,7 @@ func (s *Store) runParams(r orchestrator.Run) (queries.InsertRunParams, error) {
 	counts, errCounts := encode(res.Status)
 	return queries.InsertRunParams{
 		CycleID: r.CycleID, Machine: s.options.Machine, Scenario: clean(r.Scenario), HoldOut: r.HoldOut, Arm: r.Arm, Pair: r.Pair, Version: null(r.Version),
+		Proposal:  null(r.Proposal),
 		Algorithm: r.Algorithm, Seed: int64(r.Seed), Driver: res.Driver, DriverVersion: clean(res.DriverVersion),
 		StartedAt: res.Started, DurationNs: int64(res.Duration),
 		Planned: res.Planned, Requests: res.Requests, Failed: res.Failed, Dropped: res.Dropped, Rps: res.RPS, ErrorRate: res.ErrorRate,
@@ -147,7 +148,7 @@ func (s *Store) Run(ctx context.Context, id int64) (orchestrator.Run, error) {
 
 func toRun(r queries.Run) (orchestrator.Run, error) {
 	run := orchestrator.Run{
-		ID: r.ID, CycleID: r.CycleID, Scenario: r.Scenario, HoldOut: r.HoldOut, Arm: r.Arm, Pair: r.Pair, Version: value(r.Version),
+		ID: r.ID, CycleID: r.CycleID, Scenario: r.Scenario, HoldOut: r.HoldOut, Arm: r.Arm, Pair: r.Pair, Version: value(r.Version), Proposal: value(r.Proposal),
 		Algorithm: r.Algorithm, Seed: uint64(r.Seed),
 		Result: loadtest.Result{
 			Scenario: r.Scenario, Driver: r.Driver, DriverVersion: r.DriverVersion, Started: r.StartedAt, Duration: time.Duration(r.DurationNs),

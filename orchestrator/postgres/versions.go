@@ -56,11 +56,17 @@ func (s *Store) Append(ctx context.Context, d ruleversions.Draft) (ruleversions.
 	return s.Version(ctx, number)
 }
 
-// Propose stores a human's rule file as a version and makes it active, in one step. ErrTrial during a trial, ErrStale
-// when its parent is not the accepted version.
-func (s *Store) Propose(ctx context.Context, d ruleversions.Draft) (ruleversions.Version, error) {
+// Propose stores a human's rule file as a version and makes it active, in one step. ErrSame together with the active version
+// when that does the same already, unless forced; ErrTrial during a trial, ErrStale when its parent is not the accepted version.
+func (s *Store) Propose(ctx context.Context, d ruleversions.Draft, force bool) (ruleversions.Version, error) {
 	var number int
+	var same bool
 	err := s.tx(ctx, func(q *queries.Queries) (err error) {
+		if !force {
+			if number, same, err = inForce(ctx, q, d.Rules); err != nil || same {
+				return err
+			}
+		}
 		if number, err = s.appendDraft(ctx, q, d); err != nil {
 			return err
 		}
@@ -70,7 +76,28 @@ func (s *Store) Propose(ctx context.Context, d ruleversions.Draft) (ruleversions
 	if err != nil {
 		return ruleversions.Version{}, fmt.Errorf("making a rule file the active version: %w", err)
 	}
-	return s.Version(ctx, number)
+	v, err := s.Version(ctx, number)
+	if err == nil && same {
+		err = fmt.Errorf("v%d: %w", number, orchestrator.ErrSame)
+	}
+	return v, err
+}
+
+// inForce reports whether the accepted version does what rs does, and no trial is on; it holds the pointer's lock.
+func inForce(ctx context.Context, q *queries.Queries, rs rules.RuleSet) (number int, same bool, err error) {
+	if err := q.LockVersions(ctx); err != nil { // before the pointer, as everywhere
+		return 0, false, err
+	}
+	p, err := q.LockPointer(ctx)
+	if err != nil || p.TrialCycle != nil {
+		return 0, false, found(err)
+	}
+	rows, err := q.Versions(ctx, queries.VersionsParams{Before: p.Accepted + 1, Lim: 1})
+	if err != nil || len(rows) == 0 {
+		return 0, false, err
+	}
+	v, err := toVersion(rows[0])
+	return p.Accepted, err == nil && rules.Same(v.Rules, rs), err
 }
 
 // appendDraft holds the versions' lock and the pointer's until the transaction ends.

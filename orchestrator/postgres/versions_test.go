@@ -28,7 +28,7 @@ func TestSeedMakesTheFirstVersionOnce(t *testing.T) {
 	require.NoError(t, err)
 	v, err := s.Version(t.Context(), 1)
 	require.NoError(t, err)
-	require.Equal(t, orchestrator.Pointer{Accepted: 1, Desired: 1, Generation: 1, Hash: v.Hash}, first)
+	require.Equal(t, orchestrator.Pointer{Accepted: 1, Desired: 1, Generation: 1, Hash: v.Hash, Newest: 1}, first)
 	require.Equal(t, string(rules.Render(rules.Default())), v.YAML)
 	require.Equal(t, rules.Sum([]byte(v.YAML)), v.Hash)
 	require.Equal(t, ruleversions.StatusActive, v.Status)
@@ -144,17 +144,18 @@ func TestProposeMakesAHumansRulesActive(t *testing.T) {
 	s, _, _ := seeded(t)
 	d := draft(1, 0)
 	d.Origin, d.Author = rules.OriginHuman, "ada"
-	v, err := s.Propose(t.Context(), d)
+	v, err := s.Propose(t.Context(), d, false)
 	require.NoError(t, err)
 	require.Equal(t, ruleversions.StatusActive, v.Status)
-	_, err = s.Propose(t.Context(), d)
+	d.Rules.Detection.SpikeRate = 2 // else they would be in force already
+	_, err = s.Propose(t.Context(), d, false)
 	require.ErrorIs(t, err, orchestrator.ErrStale)
 
 	onTrial(t, s)
 	before, err := s.Versions(t.Context(), 100, 0)
 	require.NoError(t, err)
 	d.Parent = v.Number
-	_, err = s.Propose(t.Context(), d)
+	_, err = s.Propose(t.Context(), d, false)
 	require.ErrorIs(t, err, orchestrator.ErrTrial)
 	after, err := s.Versions(t.Context(), 100, 0)
 	require.NoError(t, err)

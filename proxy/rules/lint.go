@@ -13,7 +13,7 @@ import (
 // in force when measuring begins.
 const Settle = 30 * time.Second
 
-// Severity says what becomes of a proposal with a finding.
+// Severity says what becomes of a proposal with a remark.
 type Severity string
 
 // The severities. Either kind of rule set is valid, and a person may put it in force.
@@ -22,30 +22,30 @@ const (
 	Warn   Severity = "warn"   // probably not meant
 )
 
-// Finding is something in a valid rule set that can't work as it stands, or is probably not meant.
-type Finding struct {
+// Remark is something in a valid rule set that can't work as it stands, or is probably not meant.
+type Remark struct {
 	Severity Severity `json:"severity"`
 	Path     string   `json:"path"`          // e.g. "detection.spike_rate"
 	Text     string   `json:"text"`          // what is wrong, with the figures
 	Fix      string   `json:"fix,omitempty"` // what to do about it
 }
 
-// String is the whole finding but its severity, in one line.
-func (f Finding) String() string {
+// String is the whole remark but its severity, in one line.
+func (f Remark) String() string {
 	if f.Fix == "" {
 		return f.Path + ": " + f.Text
 	}
 	return f.Path + ": " + f.Text + "; " + f.Fix
 }
 
-// Refused are the findings for which a cycle refuses a rule set.
-func Refused(all []Finding) []Finding {
-	return slices.DeleteFunc(slices.Clone(all), func(f Finding) bool { return f.Severity != Refuse })
+// Refused are the remarks for which a cycle refuses a rule set.
+func Refused(all []Remark) []Remark {
+	return slices.DeleteFunc(slices.Clone(all), func(f Remark) bool { return f.Severity != Refuse })
 }
 
 // Lint looks for settings that contradict each other or can never take effect, and reports all of them. What only
 // traffic can tell, steering.Lint finds by a replay.
-func Lint(r RuleSet) []Finding {
+func Lint(r RuleSet) []Remark {
 	var l linter
 	l.detection(r)
 	l.reaction(r)
@@ -55,14 +55,14 @@ func Lint(r RuleSet) []Finding {
 	return l.found
 }
 
-// linter collects findings.
-type linter struct{ found []Finding }
+// linter collects remarks.
+type linter struct{ found []Remark }
 
 func (l *linter) warn(path, text, fix string) {
-	l.found = append(l.found, Finding{Warn, path, text, fix})
+	l.found = append(l.found, Remark{Warn, path, text, fix})
 }
 func (l *linter) refuse(path, text, fix string) {
-	l.found = append(l.found, Finding{Refuse, path, text, fix})
+	l.found = append(l.found, Remark{Refuse, path, text, fix})
 }
 
 // detection looks at thresholds that hide a state. SPIKE is checked before GRADUAL_INCREASE.

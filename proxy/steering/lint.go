@@ -13,7 +13,7 @@ const flapping = 0.5
 
 // Lint is all that can be said against a rule set before any load: what rules.Lint finds, and what a replay over a
 // recorded series shows. Without a series it is rules.Lint alone. The report is the replay's, without its decisions.
-func Lint(rs rules.RuleSet, series []traffic.Snapshot) ([]rules.Finding, Report) {
+func Lint(rs rules.RuleSet, series []traffic.Snapshot) ([]rules.Remark, Report) {
 	found := rules.Lint(rs)
 	report := Replay(rs, series)
 	report.Decisions = []Decision{}
@@ -32,19 +32,19 @@ func Lint(rs rules.RuleSet, series []traffic.Snapshot) ([]rules.Finding, Report)
 	return found, report
 }
 
-// flaps is the finding that a rule set switches in more than every second window.
-func (r Report) flaps() (rules.Finding, bool) {
+// flaps is the remark that a rule set switches in more than every second window.
+func (r Report) flaps() (rules.Remark, bool) {
 	gated := r.Switches - r.Adoptions
-	return rules.Finding{Severity: rules.Refuse, Path: "switching",
+	return rules.Remark{Severity: rules.Refuse, Path: "switching",
 		Text: fmt.Sprintf("replayed over the %d recorded windows it switches %d times, %.1f times a minute: more than every second window is flapping", r.Windows, gated, r.SwitchesPerMinute),
 		Fix:  "ask for more windows in a row, a longer cooldown or fewer switches a minute",
 	}, float64(gated)/float64(r.Windows) > flapping
 }
 
-// allLow is the finding that every recorded window is LOW_TRAFFIC. It is a contradiction where the rules of then named
+// allLow is the remark that every recorded window is LOW_TRAFFIC. It is a contradiction where the rules of then named
 // other states, and a quiet hour where they didn't.
-func (r Report) allLow(rs rules.RuleSet, series []traffic.Snapshot) (rules.Finding, bool) {
-	f := rules.Finding{Severity: rules.Warn, Path: "detection.low_traffic_rps",
+func (r Report) allLow(rs rules.RuleSet, series []traffic.Snapshot) (rules.Remark, bool) {
+	f := rules.Remark{Severity: rules.Warn, Path: "detection.low_traffic_rps",
 		Text: fmt.Sprintf("%g is above all that was recorded (at most %.1f rps): all %d windows are LOW_TRAFFIC, and no other rule is reached", rs.Detection.LowTrafficRPS, r.MostRPS, r.Windows),
 		Fix:  "lower it, or replay over busier traffic"}
 	if slices.ContainsFunc(series, func(s traffic.Snapshot) bool { return s.State != "" && s.State != traffic.LowTraffic }) {
@@ -53,9 +53,9 @@ func (r Report) allLow(rs rules.RuleSet, series []traffic.Snapshot) (rules.Findi
 	return f, r.States[traffic.LowTraffic] == r.Windows
 }
 
-// unreached is the finding that a state's rule never came into force, and what it missed.
-func (r Report) unreached(s traffic.State, rs rules.RuleSet) rules.Finding {
-	f := rules.Finding{Severity: rules.Warn, Path: "rules." + string(s)}
+// unreached is the remark that a state's rule never came into force, and what it missed.
+func (r Report) unreached(s traffic.State, rs rules.RuleSet) rules.Remark {
+	f := rules.Remark{Severity: rules.Warn, Path: "rules." + string(s)}
 	if n := r.States[s]; n > 0 {
 		f.Text = fmt.Sprintf("never in force: %d of the %d recorded windows were %s, but the gates held each back", n, r.Windows, s)
 		f.Fix = "lower switching.min_confidence or the count of windows that it has to last, if it was to be reached"

@@ -12,7 +12,7 @@ import (
 )
 
 // linted is what a replay adds to a clean rule file, by path.
-func linted(t *testing.T, change func(*rules.RuleSet), rps ...float64) map[string]rules.Finding {
+func linted(t *testing.T, change func(*rules.RuleSet), rps ...float64) map[string]rules.Remark {
 	t.Helper()
 	rs := rules.Default()
 	if change != nil {
@@ -21,7 +21,7 @@ func linted(t *testing.T, change func(*rules.RuleSet), rps ...float64) map[strin
 	before := len(rules.Lint(rs))
 	all, report := Lint(rs, recorded(rps...))
 	require.Empty(t, report.Decisions)
-	found := map[string]rules.Finding{}
+	found := map[string]rules.Remark{}
 	for _, f := range all[before:] {
 		require.NotEmpty(t, f.Text)
 		require.NotEmpty(t, f.Fix)

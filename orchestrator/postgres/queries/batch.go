@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"retune/orchestrator"
 	"retune/orchestrator/advisor"
 	"retune/proxy/balance"
+	"retune/proxy/rules"
 	"retune/proxy/steering"
 	"retune/proxy/traffic"
 )
@@ -187,6 +189,88 @@ func (b *SaveDecisionBatchResults) Exec(f func(int, error)) {
 }
 
 func (b *SaveDecisionBatchResults) Close() error {
+	b.closed = true
+	return b.br.Close()
+}
+
+const saveProposal = `-- name: SaveProposal :batchexec
+INSERT INTO proposal (cycle_id, number, origin, author, yaml, sha256, summary, prompt_sha256, reasons, changes, remarks, replay,
+  fate, why, screening, version)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+  $13, $14, $15, $16)
+ON CONFLICT (cycle_id, number) DO UPDATE
+SET fate = excluded.fate, why = excluded.why, screening = excluded.screening, version = excluded.version
+`
+
+type SaveProposalBatchResults struct {
+	br     pgx.BatchResults
+	tot    int
+	closed bool
+}
+
+type SaveProposalParams struct {
+	CycleID      int64
+	Number       int
+	Origin       rules.Origin
+	Author       string
+	Yaml         string
+	Sha256       rules.Hash
+	Summary      string
+	PromptSha256 string
+	Reasons      []byte
+	Changes      []string
+	Remarks      []byte
+	Replay       []byte
+	Fate         orchestrator.Fate
+	Why          string
+	Screening    []byte
+	Version      *int
+}
+
+func (q *Queries) SaveProposal(ctx context.Context, arg []SaveProposalParams) *SaveProposalBatchResults {
+	batch := &pgx.Batch{}
+	for _, a := range arg {
+		vals := []interface{}{
+			a.CycleID,
+			a.Number,
+			a.Origin,
+			a.Author,
+			a.Yaml,
+			a.Sha256,
+			a.Summary,
+			a.PromptSha256,
+			a.Reasons,
+			a.Changes,
+			a.Remarks,
+			a.Replay,
+			a.Fate,
+			a.Why,
+			a.Screening,
+			a.Version,
+		}
+		batch.Queue(saveProposal, vals...)
+	}
+	br := q.db.SendBatch(ctx, batch)
+	return &SaveProposalBatchResults{br, len(arg), false}
+}
+
+func (b *SaveProposalBatchResults) Exec(f func(int, error)) {
+	defer b.br.Close()
+	for t := 0; t < b.tot; t++ {
+		if b.closed {
+			if f != nil {
+				f(t, ErrBatchAlreadyClosed)
+			}
+			continue
+		}
+		_, err := b.br.Exec()
+		if f != nil {
+			f(t, err)
+		}
+	}
+}
+
+func (b *SaveProposalBatchResults) Close() error {
 	b.closed = true
 	return b.br.Close()
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const adoptCycle = `-- name: AdoptCycle :one
-UPDATE cycle SET owner = $1::int, why = CASE why WHEN '' THEN $2 ELSE why END WHERE id = $3 RETURNING id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, setup
+UPDATE cycle SET owner = $1::int, why = CASE why WHEN '' THEN $2 ELSE why END WHERE id = $3 RETURNING id, kind, trigger, actor, schedule_id, target, profile, generator, driver, scenarios, limits, proposal, force, status, champion, candidate, evidence, verdict, why, owner, cancel_requested, created_at, started_at, finished_at, replay, setup
 `
 
 type AdoptCycleParams struct {
@@ -51,6 +51,7 @@ func (q *Queries) AdoptCycle(ctx context.Context, arg AdoptCycleParams) (Cycle, 
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Replay,
 		&i.Setup,
 	)
 	return i, err

@@ -26,6 +26,7 @@ type Activation struct {
 	Reason      string
 	RequestedAt time.Time
 	AppliedAt   *time.Time
+	Proposal    *int
 }
 
 type Cycle struct {
@@ -108,6 +109,25 @@ type LlmCall struct {
 	Replayed         string
 }
 
+type Proposal struct {
+	CycleID      int64
+	Number       int
+	Origin       rules.Origin
+	Author       string
+	Yaml         string
+	Sha256       rules.Hash
+	Summary      string
+	PromptSha256 string
+	Reasons      []byte
+	Changes      []string
+	Remarks      []byte
+	Replay       []byte
+	Fate         orchestrator.Fate
+	Why          string
+	Screening    []byte
+	Version      *int
+}
+
 type RuleEntry struct {
 	Version   int
 	State     string
@@ -171,6 +191,7 @@ type Run struct {
 	Log           []string
 	Invalid       []string
 	CreatedAt     time.Time
+	Proposal      *int
 	HoldOut       bool
 }
 

@@ -22,7 +22,7 @@ func (q *Queries) ActivationApplied(ctx context.Context, generation int64) error
 }
 
 const activations = `-- name: Activations :many
-SELECT generation, version, previous, kind, cycle_id, actor, reason, requested_at, applied_at FROM activation ORDER BY generation DESC LIMIT $1
+SELECT generation, version, previous, kind, cycle_id, actor, reason, requested_at, applied_at, proposal FROM activation ORDER BY generation DESC LIMIT $1
 `
 
 func (q *Queries) Activations(ctx context.Context, lim int64) ([]Activation, error) {
@@ -44,6 +44,7 @@ func (q *Queries) Activations(ctx context.Context, lim int64) ([]Activation, err
 			&i.Reason,
 			&i.RequestedAt,
 			&i.AppliedAt,
+			&i.Proposal,
 		); err != nil {
 			return nil, err
 		}
@@ -56,8 +57,8 @@ func (q *Queries) Activations(ctx context.Context, lim int64) ([]Activation, err
 }
 
 const insertActivation = `-- name: InsertActivation :exec
-INSERT INTO activation (generation, version, previous, kind, cycle_id, actor, reason)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO activation (generation, version, previous, kind, cycle_id, proposal, actor, reason)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 `
 
 type InsertActivationParams struct {
@@ -66,6 +67,7 @@ type InsertActivationParams struct {
 	Previous   *int
 	Kind       orchestrator.MoveKind
 	CycleID    *int64
+	Proposal   *int
 	Actor      string
 	Reason     string
 }
@@ -77,6 +79,7 @@ func (q *Queries) InsertActivation(ctx context.Context, arg InsertActivationPara
 		arg.Previous,
 		arg.Kind,
 		arg.CycleID,
+		arg.Proposal,
 		arg.Actor,
 		arg.Reason,
 	)
@@ -98,7 +101,8 @@ func (q *Queries) InsertPointer(ctx context.Context, arg InsertPointerParams) er
 }
 
 const lockPointer = `-- name: LockPointer :one
-SELECT p.singleton, p.accepted, p.desired, p.generation, p.trial_cycle, p.candidate, p.applied, p.applied_gen, v.sha256 FROM rule_pointer p JOIN rule_version v ON v.version = p.desired FOR UPDATE OF p
+SELECT p.singleton, p.accepted, p.desired, p.generation, p.trial_cycle, p.candidate, p.applied, p.applied_gen, p.proposal, v.sha256, (SELECT coalesce(max(n.version), 0) FROM rule_version n)::int AS newest
+FROM rule_pointer p JOIN rule_version v ON v.version = p.desired FOR UPDATE OF p
 `
 
 type LockPointerRow struct {
@@ -110,7 +114,9 @@ type LockPointerRow struct {
 	Candidate  *int
 	Applied    *int
 	AppliedGen int64
+	Proposal   *int
 	Sha256     rules.Hash
+	Newest     int
 }
 
 func (q *Queries) LockPointer(ctx context.Context) (LockPointerRow, error) {
@@ -125,13 +131,16 @@ func (q *Queries) LockPointer(ctx context.Context) (LockPointerRow, error) {
 		&i.Candidate,
 		&i.Applied,
 		&i.AppliedGen,
+		&i.Proposal,
 		&i.Sha256,
+		&i.Newest,
 	)
 	return i, err
 }
 
 const pointer = `-- name: Pointer :one
-SELECT p.singleton, p.accepted, p.desired, p.generation, p.trial_cycle, p.candidate, p.applied, p.applied_gen, v.sha256 FROM rule_pointer p JOIN rule_version v ON v.version = p.desired
+SELECT p.singleton, p.accepted, p.desired, p.generation, p.trial_cycle, p.candidate, p.applied, p.applied_gen, p.proposal, v.sha256, (SELECT coalesce(max(n.version), 0) FROM rule_version n)::int AS newest
+FROM rule_pointer p JOIN rule_version v ON v.version = p.desired
 `
 
 type PointerRow struct {
@@ -143,7 +152,9 @@ type PointerRow struct {
 	Candidate  *int
 	Applied    *int
 	AppliedGen int64
+	Proposal   *int
 	Sha256     rules.Hash
+	Newest     int
 }
 
 func (q *Queries) Pointer(ctx context.Context) (PointerRow, error) {
@@ -158,13 +169,15 @@ func (q *Queries) Pointer(ctx context.Context) (PointerRow, error) {
 		&i.Candidate,
 		&i.Applied,
 		&i.AppliedGen,
+		&i.Proposal,
 		&i.Sha256,
+		&i.Newest,
 	)
 	return i, err
 }
 
 const pointerApplied = `-- name: PointerApplied :execrows
-UPDATE rule_pointer SET applied = $1::int, applied_gen = generation WHERE generation = $2 AND desired = $1
+UPDATE rule_pointer SET applied = CASE WHEN proposal IS NULL THEN $1::int ELSE applied END, applied_gen = generation WHERE generation = $2 AND desired = $1
 `
 
 type PointerAppliedParams struct {
@@ -172,6 +185,7 @@ type PointerAppliedParams struct {
 	Generation int64
 }
 
+// A proposal is no version: the last that was confirmed stays.
 func (q *Queries) PointerApplied(ctx context.Context, arg PointerAppliedParams) (int64, error) {
 	result, err := q.db.Exec(ctx, pointerApplied, arg.Version, arg.Generation)
 	if err != nil {
@@ -194,7 +208,7 @@ func (q *Queries) StrayTrial(ctx context.Context) (bool, error) {
 
 const updatePointer = `-- name: UpdatePointer :exec
 UPDATE rule_pointer SET accepted = $1, desired = $2, generation = $3,
-  trial_cycle = $4, candidate = $5
+  trial_cycle = $4, candidate = $5, proposal = $6
 `
 
 type UpdatePointerParams struct {
@@ -203,6 +217,7 @@ type UpdatePointerParams struct {
 	Generation int64
 	TrialCycle *int64
 	Candidate  *int
+	Proposal   *int
 }
 
 func (q *Queries) UpdatePointer(ctx context.Context, arg UpdatePointerParams) error {
@@ -212,6 +227,7 @@ func (q *Queries) UpdatePointer(ctx context.Context, arg UpdatePointerParams) er
 		arg.Generation,
 		arg.TrialCycle,
 		arg.Candidate,
+		arg.Proposal,
 	)
 	return err
 }

@@ -1,8 +1,8 @@
 -- name: InsertRun :one
-INSERT INTO run (cycle_id, machine, scenario, hold_out, arm, pair, version, algorithm, seed, driver, driver_version, started_at,
+INSERT INTO run (cycle_id, machine, scenario, hold_out, arm, pair, version, proposal, algorithm, seed, driver, driver_version, started_at,
   duration_ns, planned, requests, failed, dropped, rps, error_rate, avg_ms, p50_ms, p90_ms, p95_ms, p99_ms, max_ms,
   marks, status_counts, histogram, exit_code, driver_cpu, log, invalid)
-VALUES (@cycle_id, @machine, @scenario, @hold_out, @arm, @pair, @version, @algorithm, @seed, @driver, @driver_version, @started_at,
+VALUES (@cycle_id, @machine, @scenario, @hold_out, @arm, @pair, @version, @proposal, @algorithm, @seed, @driver, @driver_version, @started_at,
   @duration_ns, @planned, @requests, @failed, @dropped, @rps, @error_rate, @avg_ms, @p50_ms, @p90_ms, @p95_ms, @p99_ms, @max_ms,
   @marks, @status_counts, @histogram, @exit_code, @driver_cpu, @log, @invalid)
 RETURNING id;

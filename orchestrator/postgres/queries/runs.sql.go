@@ -31,12 +31,12 @@ func (q *Queries) FirstPairedRun(ctx context.Context, cycleID int64) (FirstPaire
 }
 
 const insertRun = `-- name: InsertRun :one
-INSERT INTO run (cycle_id, machine, scenario, hold_out, arm, pair, version, algorithm, seed, driver, driver_version, started_at,
+INSERT INTO run (cycle_id, machine, scenario, hold_out, arm, pair, version, proposal, algorithm, seed, driver, driver_version, started_at,
   duration_ns, planned, requests, failed, dropped, rps, error_rate, avg_ms, p50_ms, p90_ms, p95_ms, p99_ms, max_ms,
   marks, status_counts, histogram, exit_code, driver_cpu, log, invalid)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-  $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
-  $26, $27, $28, $29, $30, $31, $32)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
+  $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26,
+  $27, $28, $29, $30, $31, $32, $33)
 RETURNING id
 `
 
@@ -48,6 +48,7 @@ type InsertRunParams struct {
 	Arm           orchestrator.Arm
 	Pair          int
 	Version       *int
+	Proposal      *int
 	Algorithm     balance.Algorithm
 	Seed          int64
 	Driver        loadtest.Driver
@@ -84,6 +85,7 @@ func (q *Queries) InsertRun(ctx context.Context, arg InsertRunParams) (int64, er
 		arg.Arm,
 		arg.Pair,
 		arg.Version,
+		arg.Proposal,
 		arg.Algorithm,
 		arg.Seed,
 		arg.Driver,
@@ -182,7 +184,7 @@ func (q *Queries) PairedRuns(ctx context.Context, arg PairedRunsParams) ([]Paire
 }
 
 const run = `-- name: Run :one
-SELECT id, cycle_id, machine, scenario, arm, pair, version, algorithm, seed, driver, driver_version, started_at, duration_ns, planned, requests, failed, dropped, rps, error_rate, avg_ms, p50_ms, p90_ms, p95_ms, p99_ms, max_ms, marks, status_counts, histogram, exit_code, driver_cpu, log, invalid, created_at, hold_out FROM run WHERE id = $1
+SELECT id, cycle_id, machine, scenario, arm, pair, version, algorithm, seed, driver, driver_version, started_at, duration_ns, planned, requests, failed, dropped, rps, error_rate, avg_ms, p50_ms, p90_ms, p95_ms, p99_ms, max_ms, marks, status_counts, histogram, exit_code, driver_cpu, log, invalid, created_at, proposal, hold_out FROM run WHERE id = $1
 `
 
 func (q *Queries) Run(ctx context.Context, id int64) (Run, error) {
@@ -222,13 +224,14 @@ func (q *Queries) Run(ctx context.Context, id int64) (Run, error) {
 		&i.Log,
 		&i.Invalid,
 		&i.CreatedAt,
+		&i.Proposal,
 		&i.HoldOut,
 	)
 	return i, err
 }
 
 const runs = `-- name: Runs :many
-SELECT id, cycle_id, machine, scenario, arm, pair, version, algorithm, seed, driver, driver_version, started_at, duration_ns, planned, requests, failed, dropped, rps, error_rate, avg_ms, p50_ms, p90_ms, p95_ms, p99_ms, max_ms, marks, status_counts, histogram, exit_code, driver_cpu, log, invalid, created_at, hold_out FROM run WHERE cycle_id = $1 ORDER BY id
+SELECT id, cycle_id, machine, scenario, arm, pair, version, algorithm, seed, driver, driver_version, started_at, duration_ns, planned, requests, failed, dropped, rps, error_rate, avg_ms, p50_ms, p90_ms, p95_ms, p99_ms, max_ms, marks, status_counts, histogram, exit_code, driver_cpu, log, invalid, created_at, proposal, hold_out FROM run WHERE cycle_id = $1 ORDER BY id
 `
 
 func (q *Queries) Runs(ctx context.Context, cycleID int64) ([]Run, error) {
@@ -274,6 +277,7 @@ func (q *Queries) Runs(ctx context.Context, cycleID int64) ([]Run, error) {
 			&i.Log,
 			&i.Invalid,
 			&i.CreatedAt,
+			&i.Proposal,
 			&i.HoldOut,
 		); err != nil {
 			return nil, err

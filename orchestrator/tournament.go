@@ -1,0 +1,291 @@
+package orchestrator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"retune/orchestrator/loadtest"
+	"retune/orchestrator/verdict"
+	"retune/proxy/steering"
+)
+
+// choose takes the one proposal that goes on to the trial: the only one that is left, or the best in a screening. nil: none
+// is worth a trial.
+func (u *turn) choose(ctx context.Context) (*Proposal, error) {
+	var left []*Proposal
+	for i := range u.proposals {
+		if u.proposals[i].Fate == Entered {
+			left = append(left, &u.proposals[i])
+		}
+	}
+	switch len(left) {
+	case 0:
+		return nil, nil
+	case 1:
+		left[0].settle(Chosen, "chosen without a screening: no other proposal was left")
+		return left[0], nil
+	}
+	s, err := u.screening(ctx, left)
+	if err != nil {
+		return nil, fmt.Errorf("screening %d proposals: %w", len(left), err)
+	}
+	if chosen := s.decide(u.plan.Rounds); chosen != nil {
+		return chosen, nil
+	}
+	return nil, fmt.Errorf("none of %d proposals could be measured: %s", len(left), left[0].Why)
+}
+
+// screening is the short runs of a tournament.
+type screening struct {
+	limits    verdict.Limits
+	noise     []verdict.Noise // of runs as short as these
+	champion  map[string][]verdict.Measurement
+	proposals []*Proposal
+	of        map[*Proposal]map[string][]verdict.Measurement
+}
+
+// screening runs the champion and the proposals that are left in the same scenarios, as the quick profile has them, under the
+// same seeds and in random order. Whatever happens, the champion is in force again when it returns.
+func (u *turn) screening(ctx context.Context, left []*Proposal) (s *screening, err error) {
+	quick, scenarios, err := u.quick()
+	if err != nil {
+		return nil, err
+	}
+	s = &screening{limits: u.c.Limits, champion: map[string][]verdict.Measurement{}, proposals: left, of: map[*Proposal]map[string][]verdict.Measurement{}}
+	for _, p := range left {
+		s.of[p] = map[string][]verdict.Measurement{}
+	}
+	if s.noise, err = u.Notebook.Noise(ctx, loadtest.Quick, u.c.Driver); err != nil {
+		return nil, fmt.Errorf("reading the known noise: %w", err)
+	}
+	detail := fmt.Sprintf("screening %d proposals beside v%d in %d scenarios", len(left), u.champion.Number, len(scenarios))
+	if err := u.step(ctx, Generating, detail); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, u.restore(ctx, err)) }()
+	for round := 1; round <= u.plan.Rounds; round++ {
+		for _, sc := range scenarios {
+			if err := u.heat(ctx, s, sc, round, quick.TimeScale); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return s, nil
+}
+
+// quick is the quick profile's plan, and the cycle's scenarios under it. A held-out scenario is no part of a choice: whatever is
+// chosen by it has been tuned to it.
+func (u *turn) quick() (Plan, []loadtest.Scenario, error) {
+	plan, err := PlanFor(loadtest.Quick)
+	if err != nil {
+		return plan, nil, err
+	}
+	c := u.c
+	c.Profile = loadtest.Quick
+	all, err := u.Site.choose(c, plan.Warm)
+	return plan, slices.DeleteFunc(all, func(s loadtest.Scenario) bool { return s.Shape.HoldOut }), err
+}
+
+// tournamentCost is how long the screening of a full field takes.
+func (u *turn) tournamentCost() time.Duration {
+	quick, scenarios, err := u.quick()
+	if err != nil || u.answers() == 1 {
+		return 0
+	}
+	const others = 2 // the local generator's proposal, and the champion
+	return time.Duration(u.plan.Rounds*(u.answers()+others)) * quick.Cost(scenarios, 1)
+}
+
+// heat runs the champion and every proposal once in a scenario. A proposal that gives no evidence twice is out; a scenario in which
+// the champion gives none tells nothing, and is left out for all.
+func (u *turn) heat(ctx context.Context, s *screening, sc loadtest.Scenario, round int, scale float64) error {
+	name := sc.Shape.Name
+	runners := append([]*Proposal{nil}, s.proposals...) // nil: the champion
+	order := rand.New(rand.NewPCG(u.seed(screeningOf(name), round), 1))
+	order.Shuffle(len(runners), func(i, j int) { runners[i], runners[j] = runners[j], runners[i] })
+	for _, p := range runners {
+		if p != nil && p.Fate != Entered {
+			continue
+		}
+		m, err := u.screened(ctx, p, sc, round, scale)
+		switch {
+		case errors.Is(err, errNoEvidence) && p == nil:
+			u.Log.Warn("the champion could not be measured; the screening does without this scenario", "scenario", name, "error", err)
+			s.champion[name] = nil
+			return nil
+		case errors.Is(err, errNoEvidence):
+			p.settle(Beaten, "it could not be measured in the screening: %s", err)
+		case err != nil:
+			return err
+		case p == nil:
+			s.champion[name] = append(s.champion[name], m)
+		default:
+			s.of[p][name] = append(s.of[p][name], m)
+		}
+	}
+	return nil
+}
+
+// screened makes one run of the screening under a proposal, nil for the champion.
+func (u *turn) screened(ctx context.Context, p *Proposal, sc loadtest.Scenario, round int, scale float64) (verdict.Measurement, error) {
+	r := Run{Scenario: sc.Shape.Name, Arm: ArmScreen, Pair: round, Version: u.champion.Number}
+	if p != nil {
+		r.Version, r.Proposal = 0, p.Number
+	}
+	if err := u.serve(ctx, p); err != nil {
+		return verdict.Measurement{}, fmt.Errorf("switching to %s: %w", r.who(), err)
+	}
+	m, err := u.valid(ctx, r, sc, steering.Mode{Mode: steering.Adaptive, Reset: true, TimeScale: scale})
+	return figures(m.Result), err
+}
+
+// serve puts a proposal in force in the proxies' memory, nil for the champion. The ledger hears of it first, as of a trial: it keeps
+// everybody else's hands off the target, and whoever finds the cycle dead puts the champion back.
+func (u *turn) serve(ctx context.Context, p *Proposal) error {
+	m := Move{Kind: MoveScreen, Version: u.champion.Number, Cycle: u.c.ID, Actor: "orchestrator", Reason: "screening"}
+	if p == nil {
+		return u.move(ctx, m)
+	}
+	m.Proposal = p.Number
+	now, err := u.Ledger.Move(ctx, m)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, restoreFor)
+	defer stop()
+	return persist(ctx, func(ctx context.Context) error {
+		if err := u.Target.Apply(ctx, p.version(), now.Generation, true); err != nil {
+			return err
+		}
+		return u.Ledger.Applied(ctx, now.Desired, now.Generation)
+	})
+}
+
+// certain is how many standard errors apart two scores have to be to be told apart.
+const certain = 2
+
+// decide ranks the proposals and settles which goes on: the best, or of those that can't be told from it the one that changes
+// least. nil: none could be measured.
+func (s *screening) decide(rounds int) *Proposal {
+	ranked := s.rank(rounds)
+	if len(ranked) == 0 {
+		return nil
+	}
+	best := ranked[0].Screening
+	noise := certain * best.Noise
+	alike := slices.DeleteFunc(slices.Clone(ranked), func(p *Proposal) bool { return p.Screening.Score-best.Score > noise })
+	chosen := slices.MinFunc(alike, func(a, b *Proposal) int { return cmp.Compare(len(a.Changes), len(b.Changes)) }) // the first of equals has the better score
+	for _, p := range ranked {
+		switch {
+		case p == chosen:
+		case slices.Contains(alike, p):
+			p.settle(Beaten, "the screening can't tell it from %s (scores %.2f and %.2f, noise %.2f), which was chosen because it changes %s",
+				chosen.name(), p.Screening.Score, chosen.Screening.Score, noise, fewer(chosen, p))
+		default:
+			p.settle(Beaten, "its score in the screening is %.2f and the best is %.2f, with a noise of %.2f", p.Screening.Score, best.Score, noise)
+		}
+	}
+	switch {
+	case len(ranked) == 1:
+		chosen.settle(Chosen, "chosen: no other proposal could be measured")
+	case len(alike) == 1:
+		chosen.settle(Chosen, "chosen by the screening: its score is %.2f and the next %.2f, with a noise of %.2f", best.Score, ranked[1].Screening.Score, noise)
+	default:
+		chosen.settle(Chosen, "chosen of %d that the screening can't tell apart (noise %.2f), because it changes least over the champion", len(alike), noise)
+	}
+	return chosen
+}
+
+// fewer says how one proposal's changes compare with those of another that has as many or more.
+func fewer(chosen, other *Proposal) string {
+	if len(chosen.Changes) == len(other.Changes) {
+		return fmt.Sprintf("as much (%d) and has the better score", len(chosen.Changes))
+	}
+	return fmt.Sprintf("less (%d against %d)", len(chosen.Changes), len(other.Changes))
+}
+
+// rank scores the proposals that were measured, the best first, and notes it with each.
+func (s *screening) rank(rounds int) (ranked []*Proposal) {
+	var scenarios []string
+	for name, m := range s.champion {
+		if len(m) == rounds {
+			scenarios = append(scenarios, name)
+		}
+	}
+	slices.Sort(scenarios)
+	for _, p := range s.proposals {
+		if p.Fate == Entered {
+			p.Screening = s.score(p, scenarios, rounds)
+			ranked = append(ranked, p)
+		}
+	}
+	slices.SortStableFunc(ranked, func(a, b *Proposal) int { return cmp.Compare(a.Screening.Score, b.Screening.Score) })
+	for i, p := range ranked {
+		p.Screening.Place = i + 1
+	}
+	return ranked
+}
+
+// score is the mean harm over the scenarios. Without any that told something all scores are 0, and noise alone.
+func (s *screening) score(p *Proposal, scenarios []string, rounds int) *Screening {
+	r := &Screening{Scenarios: []Screened{}}
+	var variance float64
+	for _, name := range scenarios {
+		c, q := mean(s.champion[name]), mean(s.of[p][name])
+		one := Screened{Scenario: name, Champion: c, Proposal: q, Harm: harm(c, q, s.limits)}
+		r.Scenarios = append(r.Scenarios, one)
+		r.Score += one.Harm / float64(len(scenarios))
+		variance += s.variance(name) / float64(rounds*len(scenarios)*len(scenarios))
+	}
+	r.Noise = math.Sqrt(variance)
+	return r
+}
+
+// harm is how much worse a proposal did than the champion in one scenario, each metric in units of the judge's limit: one that is
+// 15% higher in p95 and equal in all else has 1, one that is as much lower about -1. It is bounded, so that it can be written.
+func harm(champion, proposal verdict.Measurement, l verdict.Limits) float64 {
+	h := math.Log(proposal.P95MS/champion.P95MS)/math.Log1p(l.P95Increase) +
+		math.Log(proposal.RPS/champion.RPS)/math.Log1p(-l.RPSDecrease) +
+		(proposal.ErrorRate-champion.ErrorRate)/l.ErrorIncrease
+	const most = 1000
+	if math.IsNaN(h) {
+		return most
+	}
+	return min(max(h, -most), most)
+}
+
+// unknown is how much two short runs of equal arms are taken to scatter on a machine that was never calibrated.
+var unknown = map[verdict.Metric]float64{verdict.P95: 0.15, verdict.RPS: 0.05, verdict.ErrorRate: 0.01}
+
+// variance is that of the harm between two runs of equal arms in a scenario.
+func (s *screening) variance(scenario string) (v float64) {
+	for metric, limit := range map[verdict.Metric]float64{
+		verdict.P95: math.Log1p(s.limits.P95Increase), verdict.RPS: math.Log1p(-s.limits.RPSDecrease), verdict.ErrorRate: s.limits.ErrorIncrease,
+	} {
+		sd := unknown[metric]
+		for _, n := range s.noise {
+			if n.Scenario == scenario && n.Metric == metric {
+				sd = n.SD
+			}
+		}
+		v += sd * sd / (limit * limit)
+	}
+	return v
+}
+
+func mean(all []verdict.Measurement) (m verdict.Measurement) {
+	n := float64(len(all))
+	for _, x := range all {
+		m.Requests += x.Requests
+		m.RPS += x.RPS / n
+		m.P95MS += x.P95MS / n
+		m.ErrorRate += x.ErrorRate / n
+	}
+	return m
+}
