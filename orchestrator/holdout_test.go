@@ -138,7 +138,7 @@ func TestNoGeneratorLearnsOfWhatIsHeldOut(t *testing.T) {
 		require.Contains(t, c.Scenarios, "sawtooth")
 		text := string(c.Evidence)
 		if name == "openai" {
-			require.Len(t, asked, 6, "for labels and for rules, each the question and two repairs")
+			require.GreaterOrEqual(t, len(asked), 6, "for labels and for rules, each the question and two repairs at least")
 			text += strings.Join(asked, "\n")
 		}
 		for _, shown := range []string{"steady", "burst", "313", "323", "held out"} {

@@ -15,7 +15,7 @@
 //	   │           stream ── point ── measurement       logs        (stream.go, point.go, measure.go, logs.go)
 //	   │ four times a second: progress, silence, overrun, flood     (watcher in runner.go)
 //	   ▼
-//	Revive, then Result and its validity                            (events.go, result.go, validity.go)
+//	Revive, then Result and its validity                            (events.go, result.go, health.go, validity.go)
 //
 // # The load
 //

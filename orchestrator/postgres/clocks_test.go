@@ -105,7 +105,8 @@ func TestAScheduleFiresOnceOnEachNightThatClocksAreChanged(t *testing.T) {
 }
 
 func TestAnOrchestratorThatIsDownWhileClocksAreChanged(t *testing.T) {
-	for _, n := range nights {
+	for _, i := range []int{0, 1, 4, 8} { // left out, or twice
+		n := nights[i]
 		before, changed, after := instant(t, n.before), instant(t, n.changed), instant(t, n.after)
 		for _, down := range []struct {
 			name, missed string
