@@ -171,7 +171,7 @@ func checkOf(r loadtest.Result, name loadtest.CheckName) loadtest.Check {
 func checkName(n loadtest.CheckName) string {
 	switch n {
 	case loadtest.CheckReached:
-		return "Of the plan"
+		return "Of plan"
 	case loadtest.CheckDropped:
 		return "Dropped"
 	case loadtest.CheckDriverCPU:
@@ -193,14 +193,14 @@ func checkValue(c loadtest.Check) string {
 }
 
 func checkBound(c loadtest.Check) string {
-	bound := share(c.Bound)
+	bound := strconv.FormatFloat(100*c.Bound, 'f', -1, 64) + "%"
 	if c.Name == loadtest.CheckRequests {
 		bound = grouped(int64(c.Bound))
 	}
 	if c.Least {
-		return "at least " + bound
+		return "≥ " + bound
 	}
-	return "at most " + bound
+	return "≤ " + bound
 }
 
 // nearBounds names the checks of a run that are near their bounds; empty: none.

@@ -74,7 +74,7 @@ func TestEveryPageAnswersWithItsTitleAndItsGuards(t *testing.T) {
 func TestARunsHealthStandsBesideItsBounds(t *testing.T) {
 	s := newServer(t, story())
 	page := ask(t, s, "GET", "/runs/3", nil).Body.String() // of gradual
-	for _, want := range []string{"Driver&#39;s CPU, at most 80%", "74%", "near its bound", "Of the plan, at least 95%", "99.9%", "Dropped, at most 1", "Lower the rates."} {
+	for _, want := range []string{"Driver&#39;s CPU, ≤ 80%", "74%", "near its bound", "Of plan, ≥ 95%", "99.9%", "Dropped, ≤ 1%", "Lower the rates."} {
 		require.Contains(t, page, want)
 	}
 	require.NotContains(t, page, "hold-out")
