@@ -64,7 +64,20 @@ func (c *Converger) outsideTrials(ctx context.Context) error {
 	if err == nil && p.Trial != 0 {
 		return c.Fault()
 	}
+	if err == nil && p.Applied == p.Desired && p.AppliedGen == p.Generation {
+		c.tellTouched(ctx, p)
+	}
 	return c.Converge(ctx)
+}
+
+// tellTouched warns whoever changed rules behind Retune's back that they are put right.
+func (c *Converger) tellTouched(ctx context.Context, p Pointer) {
+	now, err := c.Target.Serving(ctx)
+	if err != nil || now.Hash == p.Hash {
+		return
+	}
+	c.Log.Warn("the proxy runs rules that were not put in force through Retune; the active version goes back. To change rules: retune rules apply FILE",
+		"found", now.Version, "sha256", now.Hash, "active", p.Desired)
 }
 
 // Converge brings the target to the desired version and records that it did. Idempotent; nil before the first version.

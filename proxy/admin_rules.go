@@ -47,6 +47,17 @@ func (a *admin) reloadRules(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, active)
 }
 
+// ReloadFile reads the rule file anew and puts it in force, as an empty reload does. What is wrong is logged, and changes
+// nothing.
+func (p *Proxy) ReloadFile() {
+	if _, err := p.control.reload(reload{}, time.Now()); err != nil {
+		p.meters.reloads.WithLabelValues("refused").Inc()
+		p.log.Warn("the rule file was not taken; the rules in force stay", "error", err)
+		return
+	}
+	p.meters.reloads.WithLabelValues("ok").Inc()
+}
+
 // parseReload reads the headers of a reload.
 func parseReload(h http.Header, body []byte) (reload, error) {
 	req := reload{body: body}

@@ -23,9 +23,7 @@ func BenchmarkForward(b *testing.B) {
 	p := &Proxy{config: Config{RequestTimeout: 10 * time.Second}.withDefaults(), log: log, meters: newMeters()}
 	p.pool = newPool(window, HealthConfig{}.withDefaults(), p.meters, log)
 	for _, id := range []string{"a", "b", "c", "d"} {
-		if err := p.pool.add(BackendConfig{ID: id, URL: &url.URL{Scheme: "http", Host: id}, Weight: 1}); err != nil {
-			b.Fatal(err)
-		}
+		p.pool.add(BackendConfig{ID: id, URL: &url.URL{Scheme: "http", Host: id}, Weight: 1})
 	}
 	p.pool.use(balance.P2CPeakEWMA, rules.Params{})
 	lane := &balancer{&chooser{p.pool, p.pool.budget}, instant{}}
@@ -56,9 +54,7 @@ func (instant) RoundTrip(*http.Request) (*http.Response, error) {
 func BenchmarkRecord(b *testing.B) {
 	window := traffic.NewWindow(balance.Now(), 10*time.Second, 6)
 	p := newPool(window, HealthConfig{}.withDefaults(), newMeters(), slog.New(slog.DiscardHandler))
-	if err := p.add(BackendConfig{ID: "a", URL: &url.URL{Scheme: "http", Host: "a"}, Weight: 1}); err != nil {
-		b.Fatal(err)
-	}
+	p.add(BackendConfig{ID: "a", URL: &url.URL{Scheme: "http", Host: "a"}, Weight: 1})
 	p.use(balance.RoundRobin, rules.Params{})
 	s := p.route.Load().pick(0)
 	b.ReportAllocs()

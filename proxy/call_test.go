@@ -28,7 +28,7 @@ func laneTo(t testing.TB, ids ...string) *lane {
 	m := newMeters()
 	p := newPool(traffic.NewWindow(0, 10*time.Second, 6), HealthConfig{}.withDefaults(), m, slog.New(slog.DiscardHandler))
 	for _, id := range ids {
-		require.NoError(t, p.add(BackendConfig{ID: id, URL: &url.URL{Scheme: "http", Host: id}, Weight: 1}))
+		p.add(BackendConfig{ID: id, URL: &url.URL{Scheme: "http", Host: id}, Weight: 1})
 	}
 	p.use(balance.RoundRobin, rules.Params{})
 	return &lane{choose: &chooser{p, newBudget()}, meters: m, draining: new(atomic.Bool)}

@@ -173,7 +173,7 @@ func (c *control) reload(r reload, now time.Time) (rules.Active, error) {
 		return rules.Active{}, errGeneration
 	}
 	if len(r.body) > 0 && !r.trial {
-		if err := writeRules(c.path, b); err != nil {
+		if err := c.replaceFile(b); err != nil {
 			return rules.Active{}, errors.Join(errRulesStorage, err)
 		}
 	}

@@ -234,7 +234,9 @@ func (p *pool) tick(now time.Time) (due []checkup) {
 			h.until, h.back = time.Time{}, now
 			p.returnLocked(s, now)
 			back = true
-			p.log.Info("backend is back from its ejection", "backend", s.ID())
+			if !h.down {
+				p.log.Info("backend is back from its ejection", "backend", s.ID())
+			}
 		}
 		if !h.warming.IsZero() {
 			s.warmLocked(now, p.config.SlowStart)

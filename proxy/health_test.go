@@ -34,7 +34,7 @@ func inWard(t *testing.T, ids []string, test func(w *ward)) {
 			slog.New(slog.DiscardHandler)), t: t, sick: map[string]*atomic.Bool{}}
 		for _, id := range ids {
 			w.sick[id] = new(atomic.Bool)
-			require.NoError(t, w.add(BackendConfig{ID: id, URL: &url.URL{Scheme: "http", Host: id}, Weight: 1}))
+			w.add(BackendConfig{ID: id, URL: &url.URL{Scheme: "http", Host: id}, Weight: 1})
 		}
 		w.probe = func(ctx context.Context, s *server) error {
 			w.checks.Add(1)

@@ -65,17 +65,10 @@ func (b BackendConfig) check() error {
 }
 
 // add puts a backend into the set. One that is added while others serve begins slowly.
-func (p *pool) add(b BackendConfig) error {
-	if err := b.check(); err != nil {
-		return err
-	}
+func (p *pool) add(b BackendConfig) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.findLocked(b.ID) != nil {
-		return fmt.Errorf("backend %s is named twice", b.ID)
-	}
 	p.addLocked(b)
-	return nil
 }
 
 func (p *pool) addLocked(b BackendConfig) *server {

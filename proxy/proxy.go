@@ -95,9 +95,7 @@ func New(c Config) (*Proxy, error) {
 	window := traffic.NewWindow(balance.Now(), file.rules.Detection.Window, file.rules.Detection.LatencySlopeWindows)
 	p.pool = newPool(window, c.Health, p.meters, p.log)
 	for _, b := range c.Backends {
-		if err := p.pool.add(b); err != nil {
-			return nil, err
-		}
+		p.pool.add(b)
 	}
 	if c.TLSCert != "" {
 		if p.cert, err = openCertificate(c.TLSCert, c.TLSKey, p.log); err != nil {
@@ -135,6 +133,16 @@ func (c Config) check() error {
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return errors.New("--tls-cert and --tls-key belong together: name both files, or neither")
+	}
+	seen := map[string]bool{}
+	for _, b := range c.Backends {
+		if err := b.check(); err != nil {
+			return err
+		}
+		if seen[b.ID] {
+			return fmt.Errorf("backend %s is named twice: give each an id of its own", b.ID)
+		}
+		seen[b.ID] = true
 	}
 	if c.AdminToken == "" && !loopback(c.adminAddress()) {
 		return fmt.Errorf("the admin address %s is not on loopback: set RETUNE_ADMIN_TOKEN, or use 127.0.0.1", c.adminAddress())

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -52,6 +53,20 @@ func readRules(path string) ([]byte, rules.RuleSet, error) {
 	}
 	rs, err := rules.Parse(path, b)
 	return b, rs, err
+}
+
+// replaceFile writes rules over the rule file. One that somebody wrote by hand, with comments or a layout of its own, is
+// kept beside it, at its name with .orig.
+func (c *control) replaceFile(b []byte) error {
+	old, rs, err := readRules(c.path)
+	byHand := err != nil || !bytes.Equal(old, rules.Render(rs))
+	if len(old) > 0 && byHand && !bytes.Equal(old, b) {
+		if err := writeRules(c.path+".orig", old); err != nil {
+			return err
+		}
+		c.log.Info("the rule file was written by hand; it is kept beside the new one", "kept", c.path+".orig")
+	}
+	return writeRules(c.path, b)
 }
 
 // writeRules replaces the file as a whole or not at all, and returns when it is safe on disk.

@@ -97,7 +97,7 @@ func serve(s *http.Server, ln net.Listener) error {
 // drain lets the requests in flight finish, tunnels too, and cuts what is left when the time is over.
 func (p *Proxy) drain(fast engine, s *http.Server) {
 	p.draining.Store(true)
-	p.log.Info("draining", "in_flight", p.pool.inFlight(), "at_most", p.config.DrainTimeout)
+	p.log.Info("draining", "in_flight", p.pool.inFlight(), "at_most", p.config.DrainTimeout.String())
 	bounded, cancel := context.WithTimeout(context.Background(), p.config.DrainTimeout)
 	defer cancel()
 	var err error

@@ -83,7 +83,9 @@ func watch(ctx context.Context, o *output, api *apiClient, id int64) (orchestrat
 		case errors.As(err, &p) && p.Status == http.StatusNotFound, failures > 30: // a restart of the orchestrator is waited for
 			return c, err
 		default:
-			failures++
+			if failures++; failures == 3 {
+				fmt.Fprintf(o.err, "The orchestrator does not answer (%v); waiting for it.\n", err)
+			}
 		}
 		select {
 		case <-ctx.Done():

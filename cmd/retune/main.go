@@ -103,6 +103,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
 	k, err := parser.Parse(args)
 	if exited >= 0 { // --help
 		return nil
@@ -111,11 +114,24 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintf(stderr, "retune: %v\n", err)
 		return &exitError{exitUsage, err}
 	}
+	if k.Command() != "proxy" { // which reads its rules again instead
+		hung, stop := signal.NotifyContext(ctx, hangups()...)
+		defer stop()
+		k.BindTo(hung, (*context.Context)(nil))
+	}
 	err = k.Run()
 	if err != nil && err.Error() != "" {
 		fmt.Fprintln(stderr, "retune:", err)
 	}
 	return err
+}
+
+// hangups is SIGHUP, unless whoever started us, such as nohup, wants it ignored.
+func hangups() []os.Signal {
+	if signal.Ignored(syscall.SIGHUP) {
+		return []os.Signal{syscall.SIGTERM} // at least one has to be named
+	}
+	return []os.Signal{syscall.SIGHUP}
 }
 
 // newParser is the command line as kong reads it; tests read manuals and manifests with it.

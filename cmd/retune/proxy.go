@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"retune/proxy"
@@ -23,7 +26,7 @@ type proxyCmd struct {
 	TLSCert string         `name:"tls-cert" env:"RETUNE_TLS_CERT" type:"path" placeholder:"FILE" help:"PEM certificate with its chain: the traffic listener speaks TLS 1.2 and up, and HTTP/2. Read again when the file changes."`
 	TLSKey  string         `name:"tls-key" env:"RETUNE_TLS_KEY" type:"path" placeholder:"FILE" help:"PEM private key of --tls-cert."`
 	HTTP2   bool           `name:"http2" env:"RETUNE_HTTP2" help:"Serve HTTP/2 without TLS (by prior knowledge) as well."`
-	Engine  string         `default:"auto" enum:"auto,epoll,goroutines,net/http" env:"RETUNE_ENGINE" help:"What serves plain HTTP/1.1: auto is epoll on Linux and goroutines elsewhere; net/http costs four times as much."`
+	Engine  string         `default:"auto" enum:"auto,epoll,goroutines,net/http" env:"RETUNE_ENGINE" help:"What serves plain HTTP/1.1, one of ${enum}: auto is epoll on Linux and goroutines elsewhere; net/http costs four times as much."`
 
 	HeadTimeout    time.Duration `default:"10s" env:"RETUNE_HEAD_TIMEOUT" help:"How long a client may take to send a request's head."`
 	IdleTimeout    time.Duration `default:"75s" env:"RETUNE_IDLE_TIMEOUT" help:"How long a client's connection is kept between requests."`
@@ -37,7 +40,13 @@ type proxyCmd struct {
 	logFlags   `embed:""`
 }
 
-// Run serves until it is interrupted.
+// Help is what --help says below the command's line.
+func (*proxyCmd) Help() string {
+	return "After a change of the rule file: `curl -X POST http://127.0.0.1:9901/alb/rules/reload`, which says what is wrong with it, " +
+		"or SIGHUP, which logs it; rules that are not valid change nothing. SIGTERM and Ctrl-C drain."
+}
+
+// Run serves until it is interrupted. SIGHUP reads the rule file again.
 func (c *proxyCmd) Run(ctx context.Context, o *output) error {
 	backends, err := parseBackends(c.Backend)
 	if err != nil {
@@ -61,6 +70,14 @@ func (c *proxyCmd) Run(ctx context.Context, o *output) error {
 	if err != nil {
 		return usage("%w", err)
 	}
+	hung := make(chan os.Signal, 1)
+	signal.Notify(hung, syscall.SIGHUP)
+	defer signal.Stop(hung)
+	go func() {
+		for range hung {
+			p.ReloadFile()
+		}
+	}()
 	err = p.Run(ctx)
 	if busy := new(proxy.ListenError); errors.As(err, &busy) {
 		return unavailable(err)

@@ -3,9 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
+	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -33,7 +38,6 @@ func TestProxyRefusesToStart(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer busy.Close()
-	common := []string{"proxy", "--rules", filepath.Join(t.TempDir(), "r.yml"), "--backend", "a=http://127.0.0.1:1"}
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -49,6 +53,7 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"twice":             {[]string{"--backend", "a=http://127.0.0.1:2"}, exitUsage, "named twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			common := []string{"proxy", "--rules", filepath.Join(t.TempDir(), "r.yml"), "--backend", "a=http://127.0.0.1:1"}
 			var out, errs bytes.Buffer
 			err := run(context.Background(), append(common, c.args...), &out, &errs)
 			var e *exitError
@@ -56,8 +61,47 @@ func TestProxyRefusesToStart(t *testing.T) {
 			require.Equal(t, c.code, e.code)
 			require.Contains(t, errs.String(), c.says)
 			require.Empty(t, out.String())
+			if c.code == exitUsage {
+				require.NoFileExists(t, common[2], "nothing was begun")
+			}
 		})
 	}
+}
+
+// SIGHUP, which other proxies take as "read your configuration again", is no end.
+func TestAHangupReadsTheRulesAgain(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	file := filepath.Join(t.TempDir(), "r.yml")
+	log, err := os.Create(file + ".log")
+	require.NoError(t, err)
+	defer log.Close()
+	said := func(what string) bool {
+		b, err := os.ReadFile(log.Name())
+		require.NoError(t, err)
+		return strings.Contains(string(b), what)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, []string{"proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--backend", "a=http://127.0.0.1:1", "--rules", file}, io.Discard, log)
+	}()
+	hangup := func(says string) {
+		require.Eventually(t, func() bool {
+			require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+			return said(says)
+		}, 20*time.Second, 20*time.Millisecond, says)
+	}
+	require.Eventually(t, func() bool { return said(`"msg":"serving`) }, 20*time.Second, 5*time.Millisecond)
+	hangup(`"msg":"rules in force"`)
+	require.NoError(t, os.WriteFile(file, []byte("version: none\n"), 0o644))
+	hangup(file + ":1:10")
+	select {
+	case err := <-ended:
+		require.Fail(t, "it ended", "%v", err)
+	default:
+	}
+	cancel()
+	require.NoError(t, <-ended)
 }
 
 // Interrupted, the proxy drains and ends well.

@@ -55,6 +55,7 @@ func (c *serveCmd) Run(ctx context.Context, o *output) error {
 		return err
 	}
 	defer s.close()
+	log.Info("the orchestrator serves", "web", "http://"+s.listener.Addr().String(), "proxies", strings.Join(c.ProxyAdmin, " "), "load goes to", c.Target)
 	return s.run(ctx)
 }
 

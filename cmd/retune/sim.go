@@ -122,7 +122,7 @@ func pickAlgorithms(names []string) (all []balance.Algorithm, err error) {
 	for _, n := range names {
 		a := balance.Algorithm(strings.ToUpper(n))
 		if !a.Known() {
-			return nil, usage("no algorithm %q; there are %v", n, balance.Algorithms())
+			return nil, usage("no algorithm %q; there are %s", n, strings.Trim(fmt.Sprint(balance.Algorithms()), "[]"))
 		}
 		all = append(all, a)
 	}

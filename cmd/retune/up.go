@@ -33,6 +33,7 @@ type upFlags struct {
 	Admin       string   `help:"Where the proxy's admin API listens." default:"127.0.0.1:9901" env:"RETUNE_ADMIN"`
 	Backend     []string `help:"Your own backends instead of the four demo ones: ID=URL[,weight=N]. Repeatable." env:"RETUNE_BACKENDS" sep:"none" placeholder:"ID=URL"`
 	Demo        []string `help:"Where the four demo backends listen." default:"127.0.0.1:5001,127.0.0.1:5002,127.0.0.1:5003,127.0.0.1:5004" env:"RETUNE_DEMO" placeholder:"ADDR"`
+	TLSCert     string   `name:"tls-cert" hidden:"" env:"RETUNE_TLS_CERT"`
 	NoCalibrate bool     `help:"Don't measure this machine's noise at a start at which it is not known, or stale."`
 }
 
@@ -59,6 +60,9 @@ var demoBackends = []struct{ id, weight string }{{"server-1", "6"}, {"server-2",
 func (f *upFlags) up(ctx context.Context, log *slog.Logger, stderr io.Writer, then func(context.Context, *serving) error) error {
 	if len(f.Backend) == 0 && len(f.Demo) != len(demoBackends) {
 		return usage("--demo wants %d addresses, got %d", len(demoBackends), len(f.Demo))
+	}
+	if f.TLSCert != "" {
+		return usage("RETUNE_TLS_CERT is set, and `retune up` puts its load on plain HTTP: unset it, or start `retune proxy` and `retune serve` apart, serve with --target http://… of a listener without TLS")
 	}
 	data, err := f.dataDir()
 	if err != nil {

@@ -24,7 +24,7 @@ func (s *Store) Seed(ctx context.Context, set rules.RuleSet, after int64) (orche
 		if _, err := q.Pointer(ctx); !errors.Is(found(err), orchestrator.ErrNotFound) {
 			return err
 		}
-		v, err := insertVersion(ctx, q, ruleversions.Draft{Origin: rules.OriginHuman, Author: "retune", Rules: set, Summary: "The rules that Retune starts with."})
+		v, err := insertVersion(ctx, q, ruleversions.Draft{Origin: rules.OriginHuman, Author: "retune", Rules: set, Summary: "What the proxy ran when Retune first saw it."})
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"time"
 
 	"retune/proxy/balance"
@@ -15,6 +16,7 @@ const maxVersion = 1_000_000_000
 // reported at once. name stands in the faults; the error is a *Faults, and the rule set is empty then. To check a
 // rule set that was built in memory, parse what Render makes of it.
 func Parse(name string, b []byte) (RuleSet, error) {
+	b = bytes.ReplaceAll(b, []byte("\r\n"), []byte("\n")) // else the YAML parser counts some lines twice
 	f := newFaulter(b)
 	var r RuleSet
 	if root := f.scan(b); root != nil {

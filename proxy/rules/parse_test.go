@@ -57,6 +57,8 @@ func TestEveryFaultInOneGo(t *testing.T) {
 		require.NoError(t, os.WriteFile("testdata/faults.txt", []byte(got), 0o644))
 	}
 	require.Empty(t, cmp.Diff(string(want), got))
+	crlf := strings.Join(faultLines(t, strings.ReplaceAll(string(b), "\n", "\r\n")), "\n") + "\n"
+	require.Empty(t, cmp.Diff(got, crlf), "as browsers and Windows end lines")
 }
 
 func TestParseRefuses(t *testing.T) {
