@@ -88,7 +88,13 @@ func New(c Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{config: c, log: c.Log, boot: newBootID(), started: time.Now(), meters: newMeters()}
-	file, err := openRules(c.Rules, p.log)
+	var err error
+	if c.TLSCert != "" {
+		if p.cert, err = openCertificate(c.TLSCert, c.TLSKey, p.log); err != nil {
+			return nil, err
+		}
+	}
+	file, err := openRules(c.Rules, p.log) // last: it may write one
 	if err != nil {
 		return nil, err
 	}
@@ -96,11 +102,6 @@ func New(c Config) (*Proxy, error) {
 	p.pool = newPool(window, c.Health, p.meters, p.log)
 	for _, b := range c.Backends {
 		p.pool.add(b)
-	}
-	if c.TLSCert != "" {
-		if p.cert, err = openCertificate(c.TLSCert, c.TLSKey, p.log); err != nil {
-			return nil, err
-		}
 	}
 	p.control = newControl(p, window, file)
 	p.choose = &chooser{p.pool, p.pool.budget}

@@ -88,18 +88,21 @@ func (v proxyView) inFlight() int64 {
 	return n
 }
 
-// latency is the average over the backends, weighted by what each has served.
+// latency is the average over the backends that answer now, weighted by what each has served.
 func (v proxyView) latency() string {
 	var sum, requests float64
 	for _, b := range v.Backends {
-		sum += b.AvgLatencyMS * float64(b.Requests)
-		requests += float64(b.Requests)
+		if b.AvgLatencyMS > 0 {
+			sum += b.AvgLatencyMS * float64(b.Requests)
+			requests += float64(b.Requests)
+		}
 	}
 	if requests == 0 {
 		return none
 	}
 	return figure(sum/requests) + " ms"
 }
+
 
 func madeOf(r orchestrator.Request) string {
 	var parts []string

@@ -18,24 +18,34 @@ import (
 // environment; what a flag's tag names as env is read by kong.
 
 // loadEnvFile reads RETUNE_ENV_FILE, or .env where it is, into the environment before anything asks for a
-// key. What is set already stays.
-func loadEnvFile() error {
+// key. What is set already stays; what the file set is returned, with the file's name.
+func loadEnvFile() (set map[string]string, err error) {
 	name, named := os.LookupEnv("RETUNE_ENV_FILE")
 	if !named {
 		name = ".env"
 	}
-	err := godotenv.Load(name)
+	values, err := godotenv.Read(name)
 	if errors.Is(err, fs.ErrNotExist) && !named {
-		return nil
+		return nil, nil
 	}
 	var read *fs.PathError
 	if errors.As(err, &read) {
-		return fmt.Errorf("reading the environment file: %w", err)
+		return nil, fmt.Errorf("reading the environment file: %w", err)
 	}
 	if err != nil { // the parser's error holds what stands in the file, which may be a key
-		return fmt.Errorf("the environment file %s can't be understood: write NAME=value lines, and close every quote", name)
+		return nil, fmt.Errorf("the environment file %s can't be understood: write NAME=value lines, and close every quote", name)
 	}
-	return nil
+	set = map[string]string{}
+	for key, value := range values {
+		if _, is := os.LookupEnv(key); is {
+			continue
+		}
+		if err := os.Setenv(key, value); err != nil {
+			return nil, fmt.Errorf("the environment file %s: %q: %w", name, key, err)
+		}
+		set[key] = name
+	}
+	return set, nil
 }
 
 // noColor is the customary wish for plain text.
@@ -72,8 +82,9 @@ func defaultData() string {
 
 // configFile answers kong from a YAML file of flag names and values. The environment comes before it.
 type configFile struct {
-	name   string
-	values map[string]any
+	name    string
+	values  map[string]any
+	fromEnv map[string]string // variables that an environment file set, with its name
 }
 
 // readConfigFile reads RETUNE_CONFIG, or retune.yaml where it is.
@@ -193,6 +204,9 @@ func (c *configFile) row(f *kong.Flag) configRow {
 	}
 	if e := setInEnv(f); e != "" {
 		r.Value, r.From = os.Getenv(e), e
+		if name := c.fromEnv[e]; name != "" {
+			r.From += " in " + name
+		}
 	}
 	if f.Tag.Has("secret") && r.Value != "" {
 		r.Value = "(set, not shown)"

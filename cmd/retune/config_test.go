@@ -36,8 +36,8 @@ func TestTheKeyIsReadAfterTheEnvironmentFile(t *testing.T) {
 	inFolder(t, map[string]string{".env": "OPENAI_API_KEY=sk-secret-of-a-test\nOPENAI_MODEL=from-the-file\n"})
 	out, errs, err := printed(t, "config", "-o", "csv")
 	require.NoError(t, err, errs)
-	require.Contains(t, out, `openai-api-key,OPENAI_API_KEY,"(set, not shown)",OPENAI_API_KEY`)
-	require.Contains(t, out, "openai-model,OPENAI_MODEL,from-the-file,OPENAI_MODEL")
+	require.Contains(t, out, `openai-api-key,OPENAI_API_KEY,"(set, not shown)",OPENAI_API_KEY in .env`)
+	require.Contains(t, out, "openai-model,OPENAI_MODEL,from-the-file,OPENAI_MODEL in .env")
 	require.NotContains(t, out+errs, "sk-secret")
 }
 

@@ -87,7 +87,8 @@ type cli struct {
 
 // run is the whole program as a function, for main and for tests.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if err := loadEnvFile(); err != nil {
+	fromEnv, err := loadEnvFile()
+	if err != nil {
 		fmt.Fprintln(stderr, "retune:", err)
 		return &exitError{exitUsage, err}
 	}
@@ -96,6 +97,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stderr, "retune:", err)
 		return &exitError{exitUsage, err}
 	}
+	file.fromEnv = fromEnv
 	var c cli
 	exited := -1
 	parser, err := newParser(&c, stdout, stderr, kong.Exit(func(code int) { exited = code }),
