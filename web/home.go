@@ -103,7 +103,6 @@ func (v proxyView) latency() string {
 	return figure(sum/requests) + " ms"
 }
 
-
 func madeOf(r orchestrator.Request) string {
 	var parts []string
 	for _, p := range []string{string(r.Profile), r.Generator, string(r.Driver)} {
