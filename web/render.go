@@ -1,7 +1,5 @@
 package web
 
-//go:generate go tool -modfile=../tools/go.mod templ generate
-
 import (
 	"mime"
 	"net/http"
