@@ -14,8 +14,18 @@ type KnownNoise struct {
 	Profile loadtest.Profile `json:"profile"`
 	Driver  loadtest.Driver  `json:"driver"`
 	Known   []verdict.Noise  `json:"known"`
-	Updated time.Time        `json:"updated_at,omitzero"` // when the newest pair of equal arms was measured
+	Updated time.Time        `json:"updated_at,omitzero"` // when the newest pair was measured
 	Setup   Setup            `json:"setup"`               // that the newest was measured in
+}
+
+// of is what is known of one scenario.
+func (k KnownNoise) of(scenario string) (noise []verdict.Noise) {
+	for _, n := range k.Known {
+		if n.Scenario == scenario {
+			noise = append(noise, n)
+		}
+	}
+	return noise
 }
 
 // Setup is what a run's figures depend on beside rules, scenario, profile and driver. An empty part is not known.
@@ -43,7 +53,7 @@ func (s Setup) changed(now Setup) (all []string) {
 	return all
 }
 
-// NoiseHolds is how long what is known of a machine's noise is relied on without a newer pair of equal arms.
+// NoiseHolds is how long what is known of a machine's noise is relied on without a newer pair.
 const NoiseHolds = 7 * 24 * time.Hour
 
 // Stale says why what is known is to be measured anew, one phrase each; empty: it is fresh. The judge uses it all the
@@ -58,7 +68,7 @@ func (k KnownNoise) Stale(now time.Time, setup Setup) (why []string) {
 	return append(why, k.Setup.changed(setup)...)
 }
 
-// Basis says what the noise is known from, as of an instant: "from 4 to 12 pairs of equal arms in each of 4 scenarios,
+// Basis says what the noise is known from, as of an instant: "from 4 to 12 pairs in 4 scenarios,
 // the newest 2 days old". Empty when nothing is known.
 func (k KnownNoise) Basis(at time.Time) string {
 	if len(k.Known) == 0 {
@@ -76,7 +86,7 @@ func (k KnownNoise) Basis(at time.Time) string {
 	if least != most {
 		from = fmt.Sprintf("%d to %d", least, most)
 	}
-	return fmt.Sprintf("from %s pairs of equal arms in %s, the newest %s old", from, counted(len(scenarios), "scenario"), Age(at.Sub(k.Updated)))
+	return fmt.Sprintf("from %s pairs in %s, the newest %s old", from, counted(len(scenarios), "scenario"), Age(at.Sub(k.Updated)))
 }
 
 // Age writes an age as people say it.

@@ -24,7 +24,7 @@ type Outlook struct {
 	NeededTakes time.Duration       `json:"needed_takes_ns,omitempty"` // about, to as many pairs as Hardest needs
 	Unknown     []string            `json:"unknown,omitempty"`         // scenarios whose noise is not known
 	Calibration time.Duration       `json:"calibration_ns"`            // how long measuring the noise takes, about
-	Updated     time.Time           `json:"updated_at,omitzero"`       // when the newest pair of equal arms was measured
+	Updated     time.Time           `json:"updated_at,omitzero"`       // when the newest pair was measured
 	Stale       []string            `json:"stale,omitempty"`           // why the noise is to be measured anew
 	Says        string              `json:"says"`                      // all of it in sentences
 }
@@ -32,7 +32,7 @@ type Outlook struct {
 // Fresh reports whether the noise of all that would be run is known and not stale.
 func (o Outlook) Fresh() bool { return o.Hardest != nil && len(o.Unknown) == 0 && len(o.Stale) == 0 }
 
-// Decides reports whether a candidate that is just as good is expected to be kept within the plan.
+// Decides reports whether a candidate that is just as good is mostly kept within the plan.
 func (o Outlook) Decides() bool { return o.Hardest != nil && o.Hardest.Needed <= o.Pairs }
 
 // Forecast tells what cycles can tell here, from what is known of the noise.
@@ -94,30 +94,24 @@ func (f *Forecast) outlook(r Request, known KnownNoise, now time.Time, setup Set
 		Profile: r.Profile, Driver: r.Driver, Limits: r.Limits, Pairs: last, Takes: plan.Expected(scenarios, screens, last),
 		Calibration: time.Duration(2*plan.CalibrationPairs) * plan.Cost(scenarios, 1), Updated: known.Updated, Stale: known.Stale(now, setup),
 	}
-	sees := verdict.Resolve(known.Known, r.Limits, plan.Looks)
+	var noise []verdict.Noise // of what would be run
 	for _, s := range scenarios {
-		name := s.Shape.Name
-		if !slices.ContainsFunc(sees, func(e verdict.Resolution) bool { return e.Scenario == name }) {
-			o.Unknown = append(o.Unknown, name)
+		of := known.of(s.Shape.Name)
+		if len(of) == 0 {
+			o.Unknown = append(o.Unknown, s.Shape.Name)
+		}
+		noise = append(noise, of...)
+	}
+	for _, e := range verdict.Resolve(noise, r.Limits, plan.Looks) {
+		if o.Hardest == nil || e.Needed > o.Hardest.Needed {
+			o.Hardest = &e
 		}
 	}
-	o.Hardest = hardest(sees, scenarios)
 	if o.Hardest != nil {
 		o.NeededTakes = plan.Expected(scenarios, screens, o.Hardest.Needed)
 	}
 	o.Says = o.sentences(known, now)
 	return o, nil
-}
-
-// hardest is what needs the most pairs among the scenarios that would be run; nil when nothing is known of them.
-func hardest(sees []verdict.Resolution, scenarios []loadtest.Scenario) (most *verdict.Resolution) {
-	for _, e := range sees {
-		runs := slices.ContainsFunc(scenarios, func(s loadtest.Scenario) bool { return s.Shape.Name == e.Scenario })
-		if runs && (most == nil || e.Needed > most.Needed) {
-			most = &e
-		}
-	}
-	return most
 }
 
 // sentences is the outlook for people.
@@ -143,16 +137,16 @@ const endless = 99
 // decision says whether the profile can decide, and what it would take.
 func (o Outlook) decision() string {
 	h := *o.Hardest
-	pairs, takes := fmt.Sprintf("%d pairs", h.Needed), minutes(o.NeededTakes)
+	pairs, takes := counted(h.Needed, "pair"), minutes(o.NeededTakes)
 	if h.Needed >= endless {
 		pairs, takes = fmt.Sprintf("%d pairs or more", endless), "more than "+takes
 	}
 	what := fmt.Sprintf("%s in %s", metricWords(h.Metric), h.Scenario)
 	if o.Decides() {
-		return fmt.Sprintf("%s can decide here: a candidate that is just as good needs about %s (%s), of %d at most (%s).",
+		return fmt.Sprintf("%s can decide here: a candidate that is just as good is mostly kept after %s (by %s), of %d at most (%s).",
 			capital(string(o.Profile)), pairs, what, o.Pairs, minutes(o.Takes))
 	}
-	return fmt.Sprintf("%s can't be expected to decide here: %s differs by %s between two equal runs (standard deviation), so a candidate that is just as good needs about %s, which take %s; %s ends at %d, after %s. Take a longer profile or a wider limit, or quieten the machine.",
+	return fmt.Sprintf("%s can't be expected to decide here: %s differs by %s between two equal runs (standard deviation), so a candidate that is just as good is mostly kept after %s, which take %s; %s ends at %d, after %s. Take a longer profile or a wider limit, or quieten the machine.",
 		capital(string(o.Profile)), what, scatterWords(h), pairs, takes, o.Profile, o.Pairs, minutes(o.Takes))
 }
 

@@ -56,8 +56,8 @@ func TestACalmMachineCanDecide(t *testing.T) {
 	require.True(t, o.Fresh())
 	require.Equal(t, loadtest.Builtin, o.Driver, "auto is told as what it is")
 	require.LessOrEqual(t, o.NeededTakes, o.Takes)
-	require.Regexp(t, `^Quick can decide here: a candidate that is just as good needs about \d pairs \(.*\), of 4 at most \(\d+ minutes\)\. `+
-		`The noise is known from 9 to 12 pairs of equal arms in 2 scenarios, the newest 2 days old\.$`, o.Says)
+	require.Regexp(t, `^Quick can decide here: a candidate that is just as good is mostly kept after \d pairs? \(by .*\), of 4 at most \(\d+ minutes\)\. `+
+		`The noise is known from 9 to 12 pairs in 2 scenarios, the newest 2 days old\.$`, o.Says)
 }
 
 func TestAMachineThatIsTooNoisySaysWhatItWouldTake(t *testing.T) {
@@ -74,7 +74,7 @@ func TestAMachineThatIsTooNoisySaysWhatItWouldTake(t *testing.T) {
 	}
 	require.Equal(t, plan.Expected(scenarios, false, o.Hardest.Needed), o.NeededTakes)
 	require.Equal(t, plan.Expected(scenarios, false, 4), o.Takes)
-	require.Regexp(t, `^Quick can't be expected to decide here: p95 in (steady|burst) differs by 17\.4% .* needs about \d+ pairs, which take \d+ minutes; quick ends at 4, after \d+ minutes\.`, o.Says)
+	require.Regexp(t, `^Quick can't be expected to decide here: p95 in (steady|burst) differs by 17\.4% .* is mostly kept after \d+ pairs, which take \d+ minutes; quick ends at 4, after \d+ minutes\.`, o.Says)
 
 	wider := outlook(t, noisyBy(0.16, time.Hour), here, func(r *orchestrator.Request) { r.Limits.P95Increase = 3 })
 	require.True(t, wider.Decides(), wider.Says)

@@ -9,17 +9,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stretchr/testify/require"
 
 	"retune/orchestrator"
 	"retune/orchestrator/advisor"
 	"retune/orchestrator/detection"
 	"retune/orchestrator/loadtest"
-	"retune/orchestrator/postgres"
 	"retune/orchestrator/postgres/managed"
 	"retune/orchestrator/postgres/pgtest"
-	"retune/orchestrator/verdict"
 	"retune/proxy/balance"
 	"retune/proxy/rules"
 	"retune/proxy/steering"
@@ -168,70 +165,6 @@ func TestModelCallsComeBack(t *testing.T) {
 		got[i].ID = 0
 	}
 	require.Empty(t, cmp.Diff(calls, got))
-}
-
-// noisy is a run for the noise: what matters of it.
-func noisy(cycle int64, arm orchestrator.Arm, pair int, p95, rps, errors float64, invalid ...string) orchestrator.Run {
-	return orchestrator.Run{CycleID: cycle, Scenario: "burst", Arm: arm, Pair: pair, Result: loadtest.Result{
-		Driver: loadtest.Builtin, Started: now(), P95MS: p95, RPS: rps, ErrorRate: errors, Invalid: invalid}}
-}
-
-func TestNoiseIsWhatEqualArmsScatter(t *testing.T) {
-	s, _, dsn := seeded(t)
-	save := func(s *postgres.Store, runs ...orchestrator.Run) {
-		t.Helper()
-		for _, r := range runs {
-			_, err := s.SaveRun(t.Context(), r)
-			require.NoError(t, err)
-		}
-	}
-	r := request()
-	r.Kind = orchestrator.Calibrate
-	_, err := s.Enqueue(t.Context(), r)
-	require.NoError(t, err)
-	aa, _, err := s.Claim(t.Context())
-	require.NoError(t, err)
-	const champion, candidate = orchestrator.ArmChampion, orchestrator.ArmCandidate
-	save(s,
-		noisy(aa.ID, champion, 1, 100, 50, 0.01), noisy(aa.ID, candidate, 1, 100*math.E, 50, 0.03), // ln ratio 1, difference 0.02
-		noisy(aa.ID, champion, 2, 100, 50, 0), noisy(aa.ID, candidate, 2, 9999, 1, 1, "the generator was too busy"),
-		noisy(aa.ID, candidate, 2, 100, 50, 0), // made again: ln ratio 0
-		noisy(aa.ID, orchestrator.ArmBaseline, 0, 5000, 1, 0.5),
-		noisy(aa.ID, champion, 3, 7, 7, 0)) // half a pair
-	end(t, s, aa, orchestrator.Finished)
-
-	tune := running(t, s)
-	save(s, // champion repeats: logs 0 and 2 around 1: 2 × 2 squares, one degree of freedom
-		noisy(tune.ID, champion, 1, 1, 50, 0), noisy(tune.ID, candidate, 1, 500, 10, 0.9),
-		noisy(tune.ID, champion, 2, math.Exp(2), 50, 0), noisy(tune.ID, candidate, 2, 1, 1, 0))
-	elsewhere, err := postgres.Open(t.Context(), dsn, postgres.Options{Machine: "bench-2"})
-	require.NoError(t, err)
-	defer elsewhere.Close()
-	end(t, s, tune, orchestrator.Failed)
-	save(elsewhere, noisy(running(t, elsewhere).ID, champion, 3, 900, 900, 0.9))
-
-	got, err := s.Noise(t.Context(), loadtest.Quick, loadtest.Builtin)
-	require.NoError(t, err)
-	want := []verdict.Noise{
-		{Scenario: "burst", Metric: verdict.P95, SD: math.Sqrt((1 + 0 + 4) / 3.), Pairs: 4},
-		{Scenario: "burst", Metric: verdict.RPS, SD: 0, Pairs: 4},
-		{Scenario: "burst", Metric: verdict.ErrorRate, SD: math.Sqrt(0.02 * 0.02 / 3), Pairs: 4},
-	}
-	require.Empty(t, cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)))
-
-	for _, other := range []func() ([]verdict.Noise, error){
-		func() ([]verdict.Noise, error) { return s.Noise(t.Context(), loadtest.Quick, loadtest.K6) },
-		func() ([]verdict.Noise, error) { return s.Noise(t.Context(), loadtest.Nightly, loadtest.Builtin) },
-		func() ([]verdict.Noise, error) { return elsewhere.Noise(t.Context(), loadtest.Quick, loadtest.Builtin) },
-	} {
-		none, err := other()
-		require.NoError(t, err)
-		require.Empty(t, none, "profiles, drivers and machines are never mixed")
-	}
-	all, err := s.AllNoise(t.Context())
-	require.NoError(t, err)
-	require.Len(t, all, 1)
-	require.False(t, all[0].Updated.IsZero())
 }
 
 // A server that dies under us: the pool and the session come back, history is whole, and the cycle that ran is over.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -18,7 +19,7 @@ import (
 // noiseRuns is how many of a machine's newest runs its noise is known from: what it was long ago matters no more.
 const noiseRuns = 4000
 
-// Noise is how much pairs of equal arms scatter on this machine, per scenario and metric.
+// Noise is how much pairs scatter on this machine beside the difference of their arms, per scenario and metric.
 func (s *Store) Noise(ctx context.Context, profile loadtest.Profile, driver loadtest.Driver) ([]verdict.Noise, error) {
 	rows, err := s.pairedRuns(ctx, s.options.Machine, math.MaxInt64)
 	if err != nil {
@@ -66,7 +67,7 @@ func (s *Store) NoiseThen(ctx context.Context, cycle int64) (k orchestrator.Know
 	return k, err
 }
 
-// pairedRuns are a machine's newest runs of equal arms before a run.
+// pairedRuns are a machine's newest halves of pairs before a run.
 func (s *Store) pairedRuns(ctx context.Context, machine string, before int64) ([]queries.PairedRunsRow, error) {
 	rows, err := s.q.PairedRuns(ctx, queries.PairedRunsParams{Machine: machine, Before: before, Lim: noiseRuns})
 	if err != nil {
@@ -103,22 +104,23 @@ type noiseKey struct {
 	scenario string
 }
 
-// knownNoise pools, per key and metric, what pairs of equal arms are known to scatter. rows are newest first.
-func knownNoise(rows []queries.PairedRunsRow) []orchestrator.KnownNoise {
-	pools, updated := map[noiseKey]scatter{}, map[noiseKey]time.Time{}
-	for key, runs := range equalArms(rows) {
-		s := pools[key.noiseKey]
-		s.add(runs)
-		pools[key.noiseKey] = s
-		for _, r := range runs {
-			if r.CreatedAt.After(updated[key.noiseKey]) {
-				updated[key.noiseKey] = r.CreatedAt
-			}
+// knownNoise pools, per key, what pairs are known to scatter beside the difference of their arms. rows are newest first.
+func knownNoise(rows []queries.PairedRunsRow) (list []orchestrator.KnownNoise) {
+	pools, updated := map[noiseKey]verdict.Scatter{}, map[noiseKey]time.Time{}
+	for _, t := range trials(rows) {
+		pool, ok := pools[t.noiseKey]
+		if !ok {
+			pool = verdict.Scatter{}
+			pools[t.noiseKey], updated[t.noiseKey] = pool, t.newest
+		}
+		if t.kind == orchestrator.Calibrate {
+			pool.AddEqual(t.pairs...)
+		} else {
+			pool.AddTrial(t.pairs...)
 		}
 	}
-	var list []orchestrator.KnownNoise
 	for _, key := range sortedKeys(pools) {
-		known := pools[key].noise(key.scenario)
+		known := pools[key].Noise(key.scenario)
 		if len(known) == 0 {
 			continue
 		}
@@ -135,96 +137,56 @@ func knownNoise(rows []queries.PairedRunsRow) []orchestrator.KnownNoise {
 	return list
 }
 
-func sortedKeys(pools map[noiseKey]scatter) []noiseKey {
-	keys := make([]noiseKey, 0, len(pools))
-	for k := range pools {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b noiseKey) int {
+func sortedKeys(pools map[noiseKey]verdict.Scatter) []noiseKey {
+	return slices.SortedFunc(maps.Keys(pools), func(a, b noiseKey) int {
 		return cmp.Or(cmp.Compare(a.profile, b.profile), cmp.Compare(a.driver, b.driver), cmp.Compare(a.scenario, b.scenario))
 	})
-	return keys
 }
 
-// groupKey is one set of runs of equal arms: a calibration's pair, or a cycle's champion runs (pair 0).
-type groupKey struct {
+// trial is one cycle's complete pairs of one scenario, newest first.
+type trial struct {
 	noiseKey
-	cycle int64
-	pair  int
+	kind   orchestrator.Kind
+	pairs  []verdict.Pair
+	newest time.Time // when its last run was stored
 }
 
-// equalArms groups runs that differ by noise alone. A pair of a calibration is the newest two of its valid runs: a run
-// that was made again replaces its first try. A champion's run that was made again counts once too.
-func equalArms(rows []queries.PairedRunsRow) map[groupKey][]queries.PairedRunsRow {
-	groups := map[groupKey][]queries.PairedRunsRow{}
+// trials are in the order of their newest runs, so that sums come out the same to the last digit. Of a half that was
+// made again the last try counts.
+func trials(rows []queries.PairedRunsRow) (list []*trial) {
+	type trialKey struct {
+		noiseKey
+		cycle int64
+	}
 	type half struct {
-		groupKey
+		trialKey
 		pair int
+		arm  orchestrator.Arm
 	}
-	seen := map[half]bool{}
+	byKey, halves := map[trialKey]*trial{}, map[half]verdict.Measurement{}
 	for _, r := range rows {
-		key := groupKey{noiseKey: noiseKey{r.Profile, r.Driver, r.Scenario}, cycle: r.CycleID}
-		if r.Kind == orchestrator.Calibrate {
-			key.pair = r.Pair
-			if len(groups[key]) == 2 {
-				continue
-			}
-		} else if h := (half{key, r.Pair}); seen[h] {
+		key := trialKey{noiseKey{r.Profile, r.Driver, r.Scenario}, r.CycleID}
+		this, other := half{key, r.Pair, r.Arm}, half{key, r.Pair, otherArm(r.Arm)}
+		if _, again := halves[this]; again {
 			continue
-		} else {
-			seen[h] = true
 		}
-		groups[key] = append(groups[key], r)
-	}
-	return groups
-}
-
-// scatter adds up squares and degrees of freedom, per metric, of what pairs of equal arms differ by.
-type scatter [3]struct {
-	squares float64
-	freedom int
-}
-
-// metrics are p95 and RPS on the log scale, where a difference is the log of a ratio, and the error rate as it is.
-var metrics = [3]struct {
-	name verdict.Metric
-	of   func(queries.PairedRunsRow) float64
-}{
-	{verdict.P95, func(r queries.PairedRunsRow) float64 { return math.Log(r.P95Ms) }},
-	{verdict.RPS, func(r queries.PairedRunsRow) float64 { return math.Log(r.Rps) }},
-	{verdict.ErrorRate, func(r queries.PairedRunsRow) float64 { return r.ErrorRate }},
-}
-
-// add adds one group of n equal runs: n-1 degrees of freedom around their mean, and twice the variance of one run,
-// which is that of the difference of two. For a pair it is the square of its difference.
-func (s *scatter) add(runs []queries.PairedRunsRow) {
-	if len(runs) < 2 {
-		return
-	}
-	for i, m := range metrics {
-		var mean, squares float64
-		for _, r := range runs {
-			mean += m.of(r) / float64(len(runs))
+		halves[this] = verdict.Measurement{Requests: r.Requests, RPS: r.Rps, P95MS: r.P95Ms, ErrorRate: r.ErrorRate}
+		if byKey[key] == nil {
+			byKey[key] = &trial{noiseKey: key.noiseKey, kind: r.Kind, newest: r.CreatedAt}
+			list = append(list, byKey[key])
 		}
-		for _, r := range runs {
-			squares += 2 * (m.of(r) - mean) * (m.of(r) - mean)
-		}
-		if math.IsNaN(squares) || math.IsInf(squares, 0) {
-			continue // no requests, no logarithm
-		}
-		s[i].squares += squares
-		s[i].freedom += len(runs) - 1
-	}
-}
-
-// noise is the pooled standard deviation of a pair's difference, per metric. The groups' means have been taken off
-// already; the judge takes one more degree of freedom off the pairs it is told, so it is told of one more.
-func (s scatter) noise(scenario string) []verdict.Noise {
-	var list []verdict.Noise
-	for i, m := range metrics {
-		if n := s[i].freedom; n > 0 {
-			list = append(list, verdict.Noise{Scenario: scenario, Metric: m.name, SD: math.Sqrt(s[i].squares / float64(n)), Pairs: n + 1})
+		if _, complete := halves[other]; complete {
+			byKey[key].pairs = append(byKey[key].pairs, verdict.Pair{
+				Scenario: r.Scenario, Champion: halves[half{key, r.Pair, orchestrator.ArmChampion}], Candidate: halves[half{key, r.Pair, orchestrator.ArmCandidate}],
+			})
 		}
 	}
 	return list
+}
+
+func otherArm(a orchestrator.Arm) orchestrator.Arm {
+	if a == orchestrator.ArmChampion {
+		return orchestrator.ArmCandidate
+	}
+	return orchestrator.ArmChampion
 }

@@ -15,6 +15,18 @@ import (
 	"retune/orchestrator/verdict"
 )
 
+// noisy is a run for the noise: what matters of it.
+func noisy(cycle int64, arm orchestrator.Arm, pair int, p95, rps, errors float64, invalid ...string) orchestrator.Run {
+	return orchestrator.Run{CycleID: cycle, Scenario: "burst", Arm: arm, Pair: pair, Result: loadtest.Result{
+		Driver: loadtest.Builtin, Started: now(), Requests: 2000, P95MS: p95, RPS: rps, ErrorRate: errors, Invalid: invalid}}
+}
+
+// of makes a run another version's.
+func of(r orchestrator.Run, version int) orchestrator.Run {
+	r.Version = version
+	return r
+}
+
 // claimed is a cycle of a request that an instance has taken.
 func claimed(t *testing.T, s *postgres.Store, r orchestrator.Request) orchestrator.Cycle {
 	t.Helper()
@@ -45,6 +57,55 @@ func calibrated(t *testing.T, s *postgres.Store, setup orchestrator.Setup, logs 
 		saveRuns(t, s, noisy(c.ID, orchestrator.ArmChampion, i+1, 100, 50, 0), noisy(c.ID, orchestrator.ArmCandidate, i+1, 100*math.Exp(l), 50, 0))
 	}
 	end(t, s, c, orchestrator.Finished)
+}
+
+func TestNoiseIsWhatEqualArmsScatter(t *testing.T) {
+	s, _, dsn := seeded(t)
+	r := request()
+	r.Kind = orchestrator.Calibrate
+	aa := claimed(t, s, r)
+	const champion, candidate = orchestrator.ArmChampion, orchestrator.ArmCandidate
+	saveRuns(t, s,
+		noisy(aa.ID, champion, 1, 100, 50, 0.01), noisy(aa.ID, candidate, 1, 100*math.E, 50, 0.03), // ln ratio 1, difference 0.02
+		noisy(aa.ID, champion, 2, 100, 50, 0), noisy(aa.ID, candidate, 2, 9999, 1, 1, "the generator was too busy"),
+		noisy(aa.ID, candidate, 2, 100, 50, 0), // made again: ln ratio 0
+		noisy(aa.ID, orchestrator.ArmBaseline, 0, 5000, 1, 0.5),
+		noisy(aa.ID, champion, 3, 7, 7, 0)) // half a pair
+	end(t, s, aa, orchestrator.Finished)
+
+	tune := running(t, s)
+	saveRuns(t, s, // ln ratios 0 and 2 around their mean of 1: 2 squares, one degree of freedom; that the pairs themselves drift is no noise
+		noisy(tune.ID, champion, 1, 100, 50, 0), noisy(tune.ID, candidate, 1, 100, 50, 0.2),
+		noisy(tune.ID, champion, 2, 9000, 50, 0), noisy(tune.ID, candidate, 2, 9000*math.Exp(2), 50, 0.2),
+		of(noisy(tune.ID, candidate, 2, 1, 1, 1), 1)) // another proposal's, of a tournament
+	elsewhere, err := postgres.Open(t.Context(), dsn, postgres.Options{Machine: "bench-2"})
+	require.NoError(t, err)
+	defer elsewhere.Close()
+	end(t, s, tune, orchestrator.Failed)
+	saveRuns(t, elsewhere, noisy(running(t, elsewhere).ID, champion, 3, 900, 900, 0.9))
+
+	got, err := s.Noise(t.Context(), loadtest.Quick, loadtest.Builtin)
+	require.NoError(t, err)
+	want := []verdict.Noise{
+		{Scenario: "burst", Metric: verdict.P95, SD: math.Sqrt((1 + 0 + 2) / 3.), Pairs: 4},
+		{Scenario: "burst", Metric: verdict.RPS, SD: 0, Pairs: 4},
+		{Scenario: "burst", Metric: verdict.ErrorRate, SD: math.Sqrt(0.02 * 0.02 / 3), Pairs: 4},
+	}
+	require.Empty(t, cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)))
+
+	for _, other := range []func() ([]verdict.Noise, error){
+		func() ([]verdict.Noise, error) { return s.Noise(t.Context(), loadtest.Quick, loadtest.K6) },
+		func() ([]verdict.Noise, error) { return s.Noise(t.Context(), loadtest.Nightly, loadtest.Builtin) },
+		func() ([]verdict.Noise, error) { return elsewhere.Noise(t.Context(), loadtest.Quick, loadtest.Builtin) },
+	} {
+		none, err := other()
+		require.NoError(t, err)
+		require.Empty(t, none, "profiles, drivers and machines are never mixed")
+	}
+	all, err := s.AllNoise(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.False(t, all[0].Updated.IsZero())
 }
 
 // What a verdict rests on is what was known before its pairs, whatever was measured since.

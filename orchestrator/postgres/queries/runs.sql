@@ -23,10 +23,11 @@ SELECT * FROM run WHERE id = @id;
 SELECT * FROM run_series WHERE run_id = @run_id;
 
 -- name: PairedRuns :many
--- The newest valid runs of equal arms on a machine before a run, from which its noise is known.
-SELECT r.id, r.cycle_id, c.kind, c.profile, r.driver, r.scenario, r.pair, r.rps, r.p95_ms, r.error_rate, r.created_at
+-- The newest valid halves of pairs on a machine before a run, from which its noise is known.
+SELECT r.id, r.cycle_id, c.kind, c.profile, r.driver, r.scenario, r.arm, r.pair, r.requests, r.rps, r.p95_ms, r.error_rate, r.created_at
 FROM run r JOIN cycle c ON c.id = r.cycle_id
-WHERE r.machine = @machine AND r.pair > 0 AND cardinality(r.invalid) = 0 AND r.id < @before AND (c.kind = 'calibrate' OR r.arm = 'champion')
+WHERE r.machine = @machine AND r.pair > 0 AND cardinality(r.invalid) = 0 AND r.id < @before
+  AND (r.arm = 'champion' OR r.arm = 'candidate' AND (c.kind = 'calibrate' OR r.version IS NOT DISTINCT FROM c.candidate))
 ORDER BY r.id DESC LIMIT @lim;
 
 -- name: FirstPairedRun :one

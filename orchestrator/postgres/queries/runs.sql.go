@@ -124,9 +124,10 @@ type InsertSeriesParams struct {
 }
 
 const pairedRuns = `-- name: PairedRuns :many
-SELECT r.id, r.cycle_id, c.kind, c.profile, r.driver, r.scenario, r.pair, r.rps, r.p95_ms, r.error_rate, r.created_at
+SELECT r.id, r.cycle_id, c.kind, c.profile, r.driver, r.scenario, r.arm, r.pair, r.requests, r.rps, r.p95_ms, r.error_rate, r.created_at
 FROM run r JOIN cycle c ON c.id = r.cycle_id
-WHERE r.machine = $1 AND r.pair > 0 AND cardinality(r.invalid) = 0 AND r.id < $2 AND (c.kind = 'calibrate' OR r.arm = 'champion')
+WHERE r.machine = $1 AND r.pair > 0 AND cardinality(r.invalid) = 0 AND r.id < $2
+  AND (r.arm = 'champion' OR r.arm = 'candidate' AND (c.kind = 'calibrate' OR r.version IS NOT DISTINCT FROM c.candidate))
 ORDER BY r.id DESC LIMIT $3
 `
 
@@ -143,14 +144,16 @@ type PairedRunsRow struct {
 	Profile   loadtest.Profile
 	Driver    loadtest.Driver
 	Scenario  string
+	Arm       orchestrator.Arm
 	Pair      int
+	Requests  int64
 	Rps       float64
 	P95Ms     float64
 	ErrorRate float64
 	CreatedAt time.Time
 }
 
-// The newest valid runs of equal arms on a machine before a run, from which its noise is known.
+// The newest valid halves of pairs on a machine before a run, from which its noise is known.
 func (q *Queries) PairedRuns(ctx context.Context, arg PairedRunsParams) ([]PairedRunsRow, error) {
 	rows, err := q.db.Query(ctx, pairedRuns, arg.Machine, arg.Before, arg.Lim)
 	if err != nil {
@@ -167,7 +170,9 @@ func (q *Queries) PairedRuns(ctx context.Context, arg PairedRunsParams) ([]Paire
 			&i.Profile,
 			&i.Driver,
 			&i.Scenario,
+			&i.Arm,
 			&i.Pair,
+			&i.Requests,
 			&i.Rps,
 			&i.P95Ms,
 			&i.ErrorRate,
