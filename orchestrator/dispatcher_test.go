@@ -82,12 +82,15 @@ func numbered(id int64) orchestrator.Cycle {
 }
 
 // dispatching runs a dispatcher over a bench whose runs take a second each.
-func dispatching(t *testing.T, q *queue) (*bench, context.CancelFunc) {
+func dispatching(t *testing.T, q *queue, change ...func(*orchestrator.Dispatcher)) (*bench, context.CancelFunc) {
 	b := newBench(proposes{algorithm: balance.ExpectedCompletion})
 	b.load.p95 = map[int]float64{1: 200, 2: 100, 3: 100}
 	b.load.during = func(int, loadtest.Scenario) { time.Sleep(time.Second) } // of the bubble's time
 	q.wake, q.cancel = make(chan struct{}, 1), map[int64]bool{}
 	d := &orchestrator.Dispatcher{Queue: q, Tuner: b.tuner, Converger: b.tuner.Converger, Log: slog.New(slog.DiscardHandler)}
+	for _, f := range change {
+		f(d)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()

@@ -28,12 +28,11 @@ func noisyBy(sd float64, age time.Duration) orchestrator.KnownNoise {
 	return k
 }
 
-// outlook is that of a quick cycle of two scenarios on a machine.
-func outlook(t *testing.T, k orchestrator.KnownNoise, setup orchestrator.Setup, change ...func(*orchestrator.Request)) orchestrator.Outlook {
-	t.Helper()
+// forecast is over two scenarios on a machine.
+func forecast(k orchestrator.KnownNoise, setup orchestrator.Setup) *orchestrator.Forecast {
 	steady, _ := loadtest.Load("steady")
 	burst, _ := loadtest.Load("burst")
-	f := orchestrator.Forecast{
+	return &orchestrator.Forecast{
 		Site: orchestrator.Site{URL: "http://target", Scenarios: []loadtest.Scenario{{Shape: steady}, {Shape: burst}}},
 		Driver: func(loadtest.Driver) (orchestrator.LoadRunner, loadtest.Driver, error) {
 			return nil, loadtest.Builtin, nil
@@ -41,11 +40,16 @@ func outlook(t *testing.T, k orchestrator.KnownNoise, setup orchestrator.Setup, 
 		Setup: func(context.Context, loadtest.Driver) orchestrator.Setup { return setup },
 		Noise: func(context.Context) ([]orchestrator.KnownNoise, error) { return []orchestrator.KnownNoise{k}, nil },
 	}
+}
+
+// outlook is that of a quick cycle.
+func outlook(t *testing.T, k orchestrator.KnownNoise, setup orchestrator.Setup, change ...func(*orchestrator.Request)) orchestrator.Outlook {
+	t.Helper()
 	r := orchestrator.Request{Kind: orchestrator.Tune, Profile: loadtest.Quick, Driver: loadtest.Auto, Limits: verdict.DefaultLimits()}
 	for _, f := range change {
 		f(&r)
 	}
-	list, err := f.Outlooks(t.Context(), today, r)
+	list, err := forecast(k, setup).Outlooks(t.Context(), today, r)
 	require.NoError(t, err)
 	return list[0]
 }

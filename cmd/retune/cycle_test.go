@@ -54,7 +54,7 @@ func TestCtrlCCancelsTheCycle(t *testing.T) {
 			switch {
 			case strings.HasSuffix(r.URL.Path, "/cancel"):
 				cancelled.Store(true)
-			case r.Method == http.MethodGet:
+			case r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/cycles/"):
 				interrupt()
 			}
 			if cancelled.Load() {

@@ -85,6 +85,9 @@ func (c *cycleJudgeCmd) Run(ctx context.Context, o *output) error {
 		return err
 	}
 	fmt.Fprint(o.err, judged(r, time.Now()))
+	if r.Verdict.Outcome == verdict.Undecided { // with the pairs that there are, nothing could be told
+		return outcomeError(orchestrator.Inconclusive)
+	}
 	return outcomeError(orchestrator.Status(r.Verdict.Outcome))
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -149,32 +148,4 @@ func backendWords(list []steering.BackendStatus) string {
 	}
 	slices.Sort(all)
 	return strings.Join(all, " ")
-}
-
-// calibrateAtStart measures this machine's noise in the background, at a start at which it is not known or is stale.
-func (s *serving) calibrateAtStart(ctx context.Context) {
-	s.calibrate(ctx, loadtest.Quick, loadtest.Auto)
-}
-
-// afterSchedule measures the noise of a schedule's profile in the background when its cycle has left it unknown or
-// stale; one that came to its pairs has refreshed it.
-func (s *serving) afterSchedule(ctx context.Context, c orchestrator.Cycle) {
-	if c.Trigger == "schedule" && c.Kind == orchestrator.Tune {
-		s.calibrate(ctx, c.Profile, c.Driver)
-	}
-}
-
-// calibrate queues a calibration unless the noise is known and fresh, or a cycle waits or runs.
-func (s *serving) calibrate(ctx context.Context, p loadtest.Profile, d loadtest.Driver) {
-	tune := orchestrator.Request{Kind: orchestrator.Tune, Profile: p, Driver: d}
-	now, err := s.forecast.Outlooks(ctx, time.Now(), tune)
-	if err == nil && now[0].Hardest != nil && len(now[0].Stale) == 0 {
-		return
-	}
-	if err == nil {
-		_, err = s.store.Enqueue(ctx, orchestrator.Request{Kind: orchestrator.Calibrate, Trigger: "system", Actor: actorSelf, Target: siteName, Profile: p, Driver: d})
-	}
-	if err != nil && !errors.Is(err, orchestrator.ErrBusy) && ctx.Err() == nil {
-		s.log.Warn("the calibration of this machine could not be queued", "error", err)
-	}
 }

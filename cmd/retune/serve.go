@@ -68,6 +68,7 @@ type serving struct {
 	converger  *orchestrator.Converger
 	dispatcher *orchestrator.Dispatcher
 	forecast   *orchestrator.Forecast
+	calibrator *orchestrator.Calibrator
 	web        *web.Server
 	listener   net.Listener
 }

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"retune/orchestrator/loadtest"
 	"retune/web"
 )
 
@@ -86,7 +87,7 @@ func (f *upFlags) up(ctx context.Context, log *slog.Logger, stderr io.Writer, th
 	}
 	defer s.close()
 	if !f.NoCalibrate {
-		s.calibrateAtStart(ctx)
+		s.calibrator.Refresh(ctx, loadtest.Quick, loadtest.Auto)
 	}
 	run, done := context.WithCancel(ctx)
 	both, _ := errgroup.WithContext(run)

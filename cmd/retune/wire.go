@@ -46,7 +46,8 @@ func (f *orchestratorFlags) wire(s *serving, url string) error {
 		Driver: drivers.find, Setup: s.setup(remembered), Generators: generators, Replay: replay, Log: s.log,
 	}
 	s.forecast = &orchestrator.Forecast{Site: site, Driver: remembered.find, Setup: tuner.Setup, Noise: s.store.AllNoise}
-	s.dispatcher = &orchestrator.Dispatcher{Queue: s.store, Tuner: tuner, Converger: s.converger, After: s.afterSchedule, Log: s.log}
+	s.calibrator = &orchestrator.Calibrator{Forecast: s.forecast, Enqueue: s.store.Enqueue, Target: siteName, Log: s.log}
+	s.dispatcher = &orchestrator.Dispatcher{Queue: s.store, Tuner: tuner, Converger: s.converger, After: s.calibrator.After, Log: s.log}
 	starts := &starter{s.store, s.converger, site}
 	s.web, err = web.New(web.Config{
 		Starter: starts, History: s.store, Schedules: scheduler{s.store, starts}, Outlooks: s.outlooks, Proxy: s.target.Status, Snapshots: s.target.Snapshots, Ready: s.checks,
@@ -117,7 +118,6 @@ type starter struct {
 }
 
 const (
-	actorSelf   = "retune"         // who asks for the calibration at the first start
 	stepAside   = 45 * time.Second // how long a cancelled calibration may take: its driver has a grace of 12 s
 	inForceSoon = 10 * time.Second // how long the proxy may take to run what was made active
 )
@@ -132,7 +132,7 @@ func (s *starter) Enqueue(ctx context.Context, r orchestrator.Request) (orchestr
 // first queues a cycle before a calibration that started by itself: that is cancelled, and its end waited for.
 func (s *starter) first(ctx context.Context, actor string, enqueue func() (orchestrator.Cycle, error)) (orchestrator.Cycle, error) {
 	c, err := enqueue()
-	if err == nil || c.Kind != orchestrator.Calibrate || c.Actor != actorSelf {
+	if err == nil || c.Kind != orchestrator.Calibrate || c.Actor != orchestrator.Self {
 		return c, err
 	}
 	if err := s.Cancel(ctx, c.ID, actor); err != nil && !errors.Is(err, orchestrator.ErrInvalid) { // it may have ended meanwhile
