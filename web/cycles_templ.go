@@ -694,7 +694,7 @@ func verdictSection(v verdict.Verdict, noise noiseView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = findingsTable(v.Findings).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = findingsTable("Verdict by scenario and metric", v.Findings).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -793,7 +793,7 @@ func smallest(sees []verdict.Resolution) string {
 	return change(verdict.P95, lo) + " to " + change(verdict.P95, hi)
 }
 
-func findingsTable(findings []verdict.Finding) templ.Component {
+func findingsTable(label string, findings []verdict.Finding) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1009,7 +1009,7 @@ func findingsTable(findings []verdict.Finding) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = scroll("Verdict by scenario and metric").Render(templ.WithChildren(ctx, templ_7745c5c3_Var35), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = scroll(label).Render(templ.WithChildren(ctx, templ_7745c5c3_Var35), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -266,7 +266,7 @@ func againResult(c orchestrator.Cycle, r orchestrator.Rejudgement) templ.Compone
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = findingsTable(r.Verdict.Findings).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = findingsTable("Verdict under the limits given", r.Verdict.Findings).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -726,7 +726,7 @@ func verdictBrief(v verdict.Verdict, cycle int64) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = findingsTable(v.Findings).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = findingsTable("Verdict by scenario and metric", v.Findings).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -43,7 +43,7 @@ func TestJudgingACycleAgainHasTheCyclesExitCodes(t *testing.T) {
 		require.Equal(t, want, exitCode(err, false), "%s: %s", outcome, errs.String())
 		require.Equal(t, "GET /api/v1/cycles/3/judge?errors=1&p95=10%25", asked)
 		require.Contains(t, out.String(), "burst")
-		require.Contains(t, errs.String(), "Cycle 3 under p95 +10%, RPS −15%, errors +1 points: "+words(outcome)+", at look 1 of 3, after")
+		require.Contains(t, errs.String(), "Cycle 3 under p95 +10%, RPS −15%, errors +1 point: "+words(outcome)+", at look 1 of 3, after")
 		require.Contains(t, errs.String(), "It ended rolled back, under p95 +15%, RPS −15%, errors +2 points, after 2 pairs. Nothing of that was changed; under the cycle's own limits the stored verdict comes out again")
 		require.Contains(t, errs.String(), "No noise was known before")
 	}

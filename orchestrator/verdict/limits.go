@@ -101,7 +101,11 @@ func (l Limits) Text() (p95, rps, errorRate string) {
 
 // String reads like "p95 +15%, RPS −15%, errors +2 points".
 func (l Limits) String() string {
-	return fmt.Sprintf("p95 +%s%%, RPS −%s%%, errors +%s points", short(100*l.P95Increase), short(100*l.RPSDecrease), short(100*l.ErrorIncrease))
+	points := short(100*l.ErrorIncrease) + " points"
+	if points == "1 points" {
+		points = "1 point"
+	}
+	return fmt.Sprintf("p95 +%s%%, RPS −%s%%, errors +%s", short(100*l.P95Increase), short(100*l.RPSDecrease), points)
 }
 
 // short writes a number without the digits that are float64's alone.
