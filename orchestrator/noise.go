@@ -18,6 +18,15 @@ type KnownNoise struct {
 	Setup   Setup            `json:"setup"`               // that the newest was measured in
 }
 
+// NoiseUnder is what is known under one profile and driver, which may be nothing.
+func NoiseUnder(all []KnownNoise, p loadtest.Profile, d loadtest.Driver) KnownNoise {
+	i := slices.IndexFunc(all, func(k KnownNoise) bool { return k.Profile == p && k.Driver == d })
+	if i < 0 {
+		return KnownNoise{Profile: p, Driver: d}
+	}
+	return all[i]
+}
+
 // of is what is known of one scenario.
 func (k KnownNoise) of(scenario string) (noise []verdict.Noise) {
 	for _, n := range k.Known {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -60,19 +59,11 @@ func (f *Forecast) Outlooks(ctx context.Context, now time.Time, requests ...Requ
 		if _, asked := setups[r.Driver]; !asked {
 			setups[r.Driver] = f.Setup(ctx, r.Driver)
 		}
-		if list[i], err = f.outlook(r, noiseOf(all, r.Profile, r.Driver), now, setups[r.Driver]); err != nil {
+		if list[i], err = f.outlook(r, NoiseUnder(all, r.Profile, r.Driver), now, setups[r.Driver]); err != nil {
 			return nil, err
 		}
 	}
 	return list, nil
-}
-
-func noiseOf(all []KnownNoise, p loadtest.Profile, d loadtest.Driver) KnownNoise {
-	i := slices.IndexFunc(all, func(k KnownNoise) bool { return k.Profile == p && k.Driver == d })
-	if i < 0 {
-		return KnownNoise{Profile: p, Driver: d}
-	}
-	return all[i]
 }
 
 // outlook is that of one request whose driver is chosen.

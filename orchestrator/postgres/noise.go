@@ -25,7 +25,7 @@ func (s *Store) Noise(ctx context.Context, profile loadtest.Profile, driver load
 	if err != nil {
 		return nil, err
 	}
-	return noiseUnder(knownNoise(rows), profile, driver).Known, nil
+	return orchestrator.NoiseUnder(knownNoise(rows), profile, driver).Known, nil
 }
 
 // AllNoise is all that is known of this machine's noise, by profile and driver.
@@ -62,7 +62,7 @@ func (s *Store) NoiseThen(ctx context.Context, cycle int64) (k orchestrator.Know
 	if err != nil {
 		return k, err
 	}
-	k = noiseUnder(knownNoise(rows), c.Profile, c.Driver)
+	k = orchestrator.NoiseUnder(knownNoise(rows), c.Profile, c.Driver)
 	k.Setup, err = s.newestSetup(ctx, rows, k)
 	return k, err
 }
@@ -86,15 +86,6 @@ func (s *Store) newestSetup(ctx context.Context, rows []queries.PairedRunsRow, k
 	}
 	c, err := s.Cycle(ctx, rows[i].CycleID)
 	return c.Setup, err
-}
-
-// noiseUnder is what is known under one profile and driver.
-func noiseUnder(all []orchestrator.KnownNoise, p loadtest.Profile, d loadtest.Driver) orchestrator.KnownNoise {
-	i := slices.IndexFunc(all, func(k orchestrator.KnownNoise) bool { return k.Profile == p && k.Driver == d })
-	if i < 0 {
-		return orchestrator.KnownNoise{Profile: p, Driver: d}
-	}
-	return all[i]
 }
 
 // noiseKey is what noise belongs to: figures of different profiles or drivers are never mixed.
