@@ -197,7 +197,7 @@ func (s *screening) decide(rounds int) *Proposal {
 	case len(alike) == 1:
 		chosen.settle(Chosen, "chosen by the screening: its score is %.2f and the next %.2f, with a noise of %.2f", best.Score, ranked[1].Screening.Score, noise)
 	default:
-		chosen.settle(Chosen, "chosen of %d that the screening can't tell apart (noise %.2f), because it changes least over the champion", len(alike), noise)
+		chosen.settle(Chosen, "chosen of %d that the screening can't tell apart (noise %.2f), because none of them changes less over the champion", len(alike), noise)
 	}
 	return chosen
 }
