@@ -28,6 +28,7 @@ type ledger struct {
 	pointer  orchestrator.Pointer
 	versions []ruleversions.Version
 	saved    []orchestrator.Cycle
+	details  []string // of what was saved
 	moves    []orchestrator.MoveKind
 	runs     []orchestrator.Run
 	attempts []advisor.Attempt
@@ -108,7 +109,7 @@ func (l *ledger) Move(ctx context.Context, m orchestrator.Move) (orchestrator.Po
 
 func (l *ledger) Applied(context.Context, int, int64) error { return nil }
 
-func (l *ledger) Save(ctx context.Context, c orchestrator.Cycle, _ string) error {
+func (l *ledger) Save(ctx context.Context, c orchestrator.Cycle, detail string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.hangs {
@@ -127,7 +128,7 @@ func (l *ledger) Save(ctx context.Context, c orchestrator.Cycle, _ string) error
 			l.kept()
 		}
 	}
-	l.saved = append(l.saved, c)
+	l.saved, l.details = append(l.saved, c), append(l.details, detail)
 	return nil
 }
 

@@ -35,12 +35,9 @@ func (u *turn) propose(ctx context.Context, baseline []measured) (candidate rule
 	if err != nil {
 		return candidate, errors.Join(fmt.Errorf("generating rules: %w", err), u.saveCalls(ctx, nil, answers.Calls()))
 	}
-	if answers.Short != "" {
-		u.Log.Info("fewer proposals than were asked for", "cycle", u.c.ID, "why", answers.Short)
-	}
 	chosen, err := u.tournament(ctx, answers.Advice, x)
 	if err == nil && chosen != nil {
-		candidate, err = u.append(ctx, chosen)
+		candidate, err = u.append(ctx, chosen, answers.Short)
 	}
 	if err == nil && chosen == nil {
 		u.finish(NoChange, whyNone(u.proposals))
@@ -93,14 +90,19 @@ func (u *turn) examiner(baseline []measured) examiner {
 	return x
 }
 
-// append stores the chosen proposal as the next version.
-func (u *turn) append(ctx context.Context, p *Proposal) (ruleversions.Version, error) {
+// append stores the chosen proposal as the next version, and in the timeline which it is of how many. short is why there were
+// fewer than were asked for.
+func (u *turn) append(ctx context.Context, p *Proposal, short string) (ruleversions.Version, error) {
 	v, err := u.Ledger.Append(ctx, p.draft(u.c.ID))
 	if err != nil {
 		return v, fmt.Errorf("storing the proposed rules: %w", err)
 	}
 	u.c.Candidate, u.candidate, p.Version = v.Number, v, v.Number
-	return v, nil
+	detail := fmt.Sprintf("%s of %d goes on as v%d", p.name(), len(u.proposals), v.Number)
+	if short != "" {
+		detail += "; " + short
+	}
+	return v, u.Ledger.Save(ctx, u.c, detail)
 }
 
 // saveProposals stores how the tournament stands; it outlives ctx.

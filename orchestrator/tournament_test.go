@@ -93,6 +93,16 @@ func afterScreening(moves []orchestrator.MoveKind) []orchestrator.MoveKind {
 	return moves[last:]
 }
 
+func TestATournamentWithoutTheLocalGeneratorSaysSo(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b, _ := tournament(balance.ExpectedCompletion, balance.P2CPeakEWMA)
+		b.tuner.Generators["local"] = proposes{err: errors.New("no measurements")}
+		_, err := run(t, b, t.Context())
+		require.NoError(t, err)
+		require.Contains(t, b.ledger.details, "proposal 1 (model 1) of 1 goes on as v2; the local generator has no answer: no measurements")
+	})
+}
+
 func TestAScreeningSharesItsSeedsWithNoPair(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, _ := tournament(balance.ExpectedCompletion, balance.IPHash, balance.P2CPeakEWMA)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -317,7 +318,7 @@ func (u *turn) advise(ctx context.Context, e advisor.Evidence) (p advisor.Propos
 	}
 	own, err := u.Generators[local].Proposals(ctx, e, 1)
 	if err != nil {
-		u.Log.Warn("the local generator takes no part in the tournament", "error", err)
+		p.Short = strings.TrimPrefix(p.Short+"; the local generator has no answer: "+err.Error(), "; ")
 		return p, nil
 	}
 	p.Advice = append(p.Advice, own.Advice...)
