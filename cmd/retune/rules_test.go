@@ -46,7 +46,7 @@ func TestRulesShowUnsupportedFiguresWhereverTheyShowReasons(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"rules", "list"}, []string{"UNSUPPORTED", "│           2 │"}},
+		{[]string{"rules", "list"}, []string{"unsupported", " 2 │"}},
 		{[]string{"rules", "list", "-o", "csv"}, []string{",2,"}},
 		{[]string{"rules", "show", "2"}, []string{"p95 884 ms in burst (unsupported: 884 ms)", "a rate of 0.87 (unsupported: 0.87)"}},
 		{[]string{"rules", "show", "2", "-o", "json"}, []string{`"unsupported"`}},
