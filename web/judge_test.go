@@ -141,7 +141,7 @@ func TestAPITellsTheNoise(t *testing.T) {
 	s := newServer(t, story())
 	var then noiseView
 	callAPI(t, s, "GET", "/cycles/2/noise", "", http.StatusOK, &then)
-	require.Contains(t, then.Says, "was known from 8 pairs in 4 scenarios, the newest 3 days old")
+	require.Contains(t, then.Says, "was known from 8 pairs in 5 scenarios, the newest 3 days old")
 	callAPI(t, s, "GET", "/cycles/5/noise", "", http.StatusOK, &then)
 	require.Contains(t, then.Says, "was not known before")
 	var now list[noiseView]

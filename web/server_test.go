@@ -86,7 +86,7 @@ func TestARunsHealthStandsBesideItsBounds(t *testing.T) {
 	}
 	page = ask(t, s, "GET", "/cycles/1", nil).Body.String()
 	require.Contains(t, page, "What is held out is judged with the rest")
-	require.Contains(t, ask(t, s, "GET", "/versions/diff/1..2/markdown", nil).Body.String(), "sawtooth (hold-out)")
+	require.Contains(t, ask(t, s, "GET", "/versions/diff/1..2.md", nil).Body.String(), "sawtooth (hold-out)")
 }
 
 func TestAnEmptyStoreTeaches(t *testing.T) {
