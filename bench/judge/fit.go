@@ -22,7 +22,12 @@ func fitted(r recording) model {
 		m.scenarios = append(m.scenarios, s)
 	}
 	m.drift, m.stays = driftOf(r.pairs, m.scenarios)
-	for i, s := range m.scenarios { // the speed moves within pairs too
+	for _, s := range m.scenarios { // pairs differ by their seeds too: within them the speed moves by no more than was seen
+		if m.drift > 0 {
+			m.stays = max(m.stays, 1-s.sd*s.sd/(m.drift*m.drift))
+		}
+	}
+	for i, s := range m.scenarios {
 		m.scenarios[i].sd = math.Sqrt(max(0, s.sd*s.sd-m.drift*m.drift*(1-m.stays)))
 	}
 	m.tails = tailsOf(scaled)

@@ -141,7 +141,7 @@ func TestRecordedPairsAreDrawnWholeAndInBlocks(t *testing.T) {
 func TestTheRecordingsAreWhatTheirHeadsSay(t *testing.T) {
 	quick, standard := recorded(t)
 	require.GreaterOrEqual(t, quick.runs, 100)
-	require.GreaterOrEqual(t, standard.runs, 16)
+	require.GreaterOrEqual(t, standard.runs, 26)
 	for p, text := range map[loadtest.Profile]string{quick.profile: quickCSV, standard.profile: standardCSV} {
 		require.Contains(t, text, "profile "+string(p))
 		require.Contains(t, text, "# Recorded 20")
@@ -242,5 +242,16 @@ func TestTheReportSaysWhichGoalsAreMissed(t *testing.T) {
 func TestTheCommandLineIsChecked(t *testing.T) {
 	for _, args := range [][]string{{"-cycles", "0"}, {"-o", "yaml"}, {"more"}, {"-nonsense"}} {
 		require.Error(t, dispatch(t.Context(), args, new(bytes.Buffer), new(bytes.Buffer)), args)
+	}
+}
+
+// Whatever the pairs of a recording differ by among themselves, a fitted model's differ by as much within as they do.
+func TestAFittedModelIsAsNoisyAsTheRecording(t *testing.T) {
+	quick, standard := recorded(t)
+	for _, rec := range []recording{quick, standard} {
+		b := benchmark{seed: 1}
+		want, _ := b.noise(rec, []int{3, 5, 8})
+		got, _ := b.noise(fitted(rec), []int{3, 5, 8})
+		require.InEpsilon(t, want, got, 0.25, rec.profile)
 	}
 }
