@@ -367,7 +367,7 @@ func (m *memory) storyJournal() {
 }
 
 // storyDetection names the windows of cycle 1's runs: right but for the ramp's beginning and a calm taken for steady
-// load. Gradual is held out. What the generator was told of it stands in the evidence.
+// load. What the generator was told of it stands in the evidence.
 func (m *memory) storyDetection() {
 	for _, r := range m.runList {
 		shape, err := loadtest.Load(r.Scenario)
@@ -375,7 +375,6 @@ func (m *memory) storyDetection() {
 			continue
 		}
 		shape = shape.Scaled(loadtest.Quick)
-		shape.HoldOut = r.Scenario == "gradual"
 		var seen []traffic.Snapshot
 		for at := 1200 * time.Millisecond; at <= shape.Duration(); at += 2 * time.Second {
 			s := traffic.Snapshot{At: r.Result.Started.Add(at), Window: 2 * time.Second, State: traffic.HighStable}
