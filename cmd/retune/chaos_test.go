@@ -63,16 +63,16 @@ func TestChaos(t *testing.T) {
 		t.Run(c.String(), func(t *testing.T) {
 			chaosOnly(t, slices.Contains(sample, c))
 			t.Parallel()
-			w := newTown(t)
-			newChaosTown(w)
-			m := w.enter(c.step)
-			runs := w.validRuns(m.cycle)
-			w.strike(c.blow, m)
-			end := w.over(m, runs)
-			require.Contains(t, ends(c.step, c.blow), end.Status, end.Why)
-			t.Logf("%s: %s", end.Status, end.Why)
-			w.sound(end)
-			w.next(end)
+			inTown(t, func(w *town) {
+				m := w.enter(c.step)
+				runs := w.validRuns(m.cycle)
+				w.strike(c.blow, m)
+				end := w.over(m, runs)
+				require.Contains(t, ends(c.step, c.blow), end.Status, end.Why)
+				t.Logf("%s: %s", end.Status, end.Why)
+				w.sound(end)
+				w.next(end)
+			})
 		})
 	}
 }
@@ -157,6 +157,7 @@ func (w *town) next(before orchestrator.Cycle) {
 	id := w.propose(rs, false, "short")
 	require.Greater(w.t, id, before.ID)
 	c := w.ended(id, cycleLasts)
+	measurable(c)
 	require.Equal(w.t, orchestrator.NoChange, c.Status, c.Why)
 	require.Equal(w.t, 2, w.count("SELECT count(*) FROM cycle"))
 }

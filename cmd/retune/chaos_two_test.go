@@ -68,49 +68,49 @@ func (w *town) tookOver(m moment, want orchestrator.Status) orchestrator.Cycle {
 func TestTheOtherOfTwoOrchestratorsServesWhatOneRuns(t *testing.T) {
 	chaosOnly(t, false)
 	t.Parallel()
-	w := newTown(t)
-	newChaosTown(w)
-	m := w.enter(inBaseline)
-	w.startSecond()
-	w.until("the other tells how it stands", 20*time.Second, func() bool {
-		var l orchestrator.Live
-		return w.api.call(t.Context(), http.MethodGet, cyclePath(m.cycle)+"/live", nil, &l) == nil && l.Load.Elapsed > 0
+	inTown(t, func(w *town) {
+		m := w.enter(inBaseline)
+		w.startSecond()
+		w.until("the other tells how it stands", 20*time.Second, func() bool {
+			var l orchestrator.Live
+			return w.api.call(t.Context(), http.MethodGet, cyclePath(m.cycle)+"/live", nil, &l) == nil && l.Load.Elapsed > 0
+		})
+		var busy *apiProblem
+		err := w.api.call(t.Context(), http.MethodPost, "/cycles", map[string]any{"profile": "quick"}, nil)
+		require.ErrorAs(t, err, &busy)
+		require.Equal(t, m.cycle, busy.Cycle)
+		w.call(http.MethodPost, cyclePath(m.cycle)+"/cancel", nil, nil)
+		c := w.ended(m.cycle, 30*time.Second)
+		require.Equal(t, orchestrator.Cancelled, c.Status, c.Why)
+		require.Equal(t, firstOne, w.startedBy(m.cycle))
+		w.sound(c)
+		w.next(c)
 	})
-	var busy *apiProblem
-	err := w.api.call(t.Context(), http.MethodPost, "/cycles", map[string]any{"profile": "quick"}, nil)
-	require.ErrorAs(t, err, &busy)
-	require.Equal(t, m.cycle, busy.Cycle)
-	w.call(http.MethodPost, cyclePath(m.cycle)+"/cancel", nil, nil)
-	c := w.ended(m.cycle, 30*time.Second)
-	require.Equal(t, orchestrator.Cancelled, c.Status, c.Why)
-	require.Equal(t, firstOne, w.startedBy(m.cycle))
-	w.sound(c)
-	w.next(c)
 }
 
 // The first dies; the second ends its cycle within seconds, and runs the one that waits.
 func TestTheOtherOfTwoOrchestratorsTakesOver(t *testing.T) {
 	chaosOnly(t, false)
 	t.Parallel()
-	w := newTown(t)
-	newChaosTown(w)
-	m := w.enter(verifying)
-	w.startSecond()
-	waiting := w.due(1)
-	w.kill(firstOne)
-	c := w.tookOver(m, orchestrator.Interrupted)
-	require.Equal(t, "its process ended during the trial; v1 was put back in force", c.Why)
-	w.champion(1)
-	id := int64(w.count("SELECT id FROM cycle WHERE schedule_id = $1", waiting[0]))
-	w.reaches(id, orchestrator.Baseline, cycleLasts)
-	w.until("the second runs it", 10*time.Second, func() bool { return w.startedBy(id) == secondOne })
-	generation := w.count("SELECT generation FROM rule_pointer")
-	w.startOrchestratorAs(firstOne, w.web) // it comes back, and changes nothing
-	w.until("it has looked around", 20*time.Second, func() bool { return w.count("SELECT count(*) FROM pg_locks WHERE classid = 21076") == 2 })
-	w.call(http.MethodPost, cyclePath(id)+"/cancel", nil, nil)
-	require.Equal(t, orchestrator.Cancelled, w.ended(id, 30*time.Second).Status)
-	require.Equal(t, generation, w.count("SELECT generation FROM rule_pointer"))
-	w.sound(c)
+	inTown(t, func(w *town) {
+		m := w.enter(verifying)
+		w.startSecond()
+		waiting := w.due(1)
+		w.kill(firstOne)
+		c := w.tookOver(m, orchestrator.Interrupted)
+		require.Equal(t, "its process ended during the trial; v1 was put back in force", c.Why)
+		w.champion(1)
+		id := int64(w.count("SELECT id FROM cycle WHERE schedule_id = $1", waiting[0]))
+		w.reaches(id, orchestrator.Baseline, cycleLasts)
+		w.until("the second runs it", 10*time.Second, func() bool { return w.startedBy(id) == secondOne })
+		generation := w.count("SELECT generation FROM rule_pointer")
+		w.startOrchestratorAs(firstOne, w.web) // it comes back, and changes nothing
+		w.until("it has looked around", 20*time.Second, func() bool { return w.count("SELECT count(*) FROM pg_locks WHERE classid = 21076") == 2 })
+		w.call(http.MethodPost, cyclePath(id)+"/cancel", nil, nil)
+		require.Equal(t, orchestrator.Cancelled, w.ended(id, 30*time.Second).Status)
+		require.Equal(t, generation, w.count("SELECT generation FROM rule_pointer"))
+		w.sound(c)
+	})
 }
 
 // due makes schedules whose time has come.
@@ -130,22 +130,22 @@ func (w *town) due(n int) (ids []int64) {
 func TestTwoOrchestratorsFireASchedule(t *testing.T) {
 	chaosOnly(t, false)
 	t.Parallel()
-	w := newTown(t)
-	newChaosTown(w)
-	w.startOrchestrator()
-	w.startSecond()
-	for _, id := range w.due(8) {
-		require.Equal(t, 1, w.count("SELECT count(*) FROM cycle WHERE schedule_id = $1", id), "each once")
-	}
-	for id := range int64(8) { // and each is run by one of them, one after the other
-		w.reaches(id+1, orchestrator.Baseline, cycleLasts)
-		require.Equal(t, 1, w.count("SELECT count(*) FROM cycle WHERE status <> 'queued' AND finished_at IS NULL"))
-		w.until("somebody has started it", 10*time.Second, func() bool { return w.startedBy(id+1) != "" })
-		w.call(http.MethodPost, cyclePath(id+1)+"/cancel", nil, nil)
-		w.ended(id+1, 30*time.Second)
-		both := w.process(firstOne).log.String() + w.process(secondOne).log.String()
-		require.Equal(t, 1, strings.Count(both, fmt.Sprintf("cycle started cycle=%d ", id+1)))
-	}
+	inTown(t, func(w *town) {
+		w.startOrchestrator()
+		w.startSecond()
+		for _, id := range w.due(8) {
+			require.Equal(t, 1, w.count("SELECT count(*) FROM cycle WHERE schedule_id = $1", id), "each once")
+		}
+		for id := range int64(8) { // and each is run by one of them, one after the other
+			w.reaches(id+1, orchestrator.Baseline, cycleLasts)
+			require.Equal(t, 1, w.count("SELECT count(*) FROM cycle WHERE status <> 'queued' AND finished_at IS NULL"))
+			w.until("somebody has started it", 10*time.Second, func() bool { return w.startedBy(id+1) != "" })
+			w.call(http.MethodPost, cyclePath(id+1)+"/cancel", nil, nil)
+			w.ended(id+1, 30*time.Second)
+			both := w.process(firstOne).log.String() + w.process(secondOne).log.String()
+			require.Equal(t, 1, strings.Count(both, fmt.Sprintf("cycle started cycle=%d ", id+1)))
+		}
+	})
 }
 
 // An owner that is stopped, not dead, keeps its connections. It is replaced all the same; when it goes on it touches neither
@@ -155,18 +155,18 @@ func TestAnOwnerThatWasFrozenIsReplaced(t *testing.T) {
 		t.Run(string(s), func(t *testing.T) {
 			chaosOnly(t, s == settling)
 			t.Parallel()
-			w := newTown(t)
-			newChaosTown(w)
-			m := w.enter(s)
-			w.startSecond()
-			w.freeze()
 			want := orchestrator.Interrupted
 			if s == cancelling {
 				want = orchestrator.Cancelled
 			}
-			c := w.tookOver(m, want)
-			w.sound(c)
-			w.thaw(m, c)
+			inTown(t, func(w *town) {
+				m := w.enter(s)
+				w.startSecond()
+				w.freeze()
+				c := w.tookOver(m, want)
+				w.sound(c)
+				w.thaw(m, c)
+			})
 		})
 	}
 }
@@ -186,6 +186,7 @@ func (w *town) thaw(m moment, c orchestrator.Cycle) {
 		return strings.Contains(said, "not ours any more; whoever ends it") && strings.Contains(said, "session with Postgres is back")
 	})
 	next := w.ended(id, cycleLasts)
+	measurable(next)
 	require.Equal(w.t, orchestrator.NoChange, next.Status, next.Why)
 	after, err := w.alb.Serving(context.Background())
 	require.NoError(w.t, err)
@@ -198,17 +199,17 @@ func (w *town) thaw(m moment, c orchestrator.Cycle) {
 func TestAnOwnerThatIsCutOffIsReplaced(t *testing.T) {
 	chaosOnly(t, false)
 	t.Parallel()
-	w := newTown(t)
-	newChaosTown(w)
-	m := w.enter(verifying)
-	w.startSecond()
-	w.relay.become(hung)
-	w.until("the champion is in force", 20*time.Second, func() bool {
-		now, err := w.alb.Serving(t.Context())
-		return err == nil && now.Version == 1
+	inTown(t, func(w *town) {
+		m := w.enter(verifying)
+		w.startSecond()
+		w.relay.become(hung)
+		w.until("the champion is in force", 20*time.Second, func() bool {
+			now, err := w.alb.Serving(t.Context())
+			return err == nil && now.Version == 1
+		})
+		c := w.tookOver(m, orchestrator.Interrupted)
+		w.sound(c)
+		w.relay.become(fair)
+		w.thaw(m, c)
 	})
-	c := w.tookOver(m, orchestrator.Interrupted)
-	w.sound(c)
-	w.relay.become(fair)
-	w.thaw(m, c)
 }

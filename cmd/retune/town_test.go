@@ -103,7 +103,7 @@ const shortShape = `{"name":"short","description":"A constant rate, for tests.",
 // failingShape is the same with a backend that is down for most of it.
 const failingShape = `{"name":"failing","description":"A constant rate while a backend is down, for tests.","clients":50,
 	"phases":[{"name":"constant","duration":"10s","from":80,"to":80}],
-	"events":[{"at":"1s","action":"fail","backend":"server-4"},{"at":"9s","action":"revive","backend":"server-4"}]}`
+	"events":[{"at":"500ms","action":"fail","backend":"server-4"},{"at":"9500ms","action":"revive","backend":"server-4"}]}`
 
 func newTown(t *testing.T) *town {
 	t.Helper()
