@@ -102,28 +102,30 @@ func (u *turn) recordRollback(ctx context.Context, back Move) error {
 	}
 }
 
-// putBack applies the champion by hand, in memory: the proxies' files hold it anyway. It leaves a target alone that runs
-// something other than a candidate of ours; the target refuses it when that changes meanwhile.
-func (u *turn) putBack(ctx context.Context) error {
+// putBack applies the champion by hand.
+func (u *turn) putBack(ctx context.Context) error { return u.overCandidate(ctx, u.champion) }
+
+// overCandidate applies a version by hand, in memory: the proxies' files hold the champion anyway. It leaves a target alone
+// that runs something other than a candidate of ours, and the target refuses it when that changes meanwhile: this process may
+// have been frozen, and replaced.
+func (u *turn) overCandidate(ctx context.Context, v ruleversions.Version) error {
 	return attempt(ctx, patience, func(ctx context.Context) error {
 		if now, err := u.Target.Serving(ctx); err == nil && !u.ours(now.Hash) {
 			return nil
 		}
-		return u.Target.Apply(ctx, u.champion, 0, true)
+		return u.Target.Apply(ctx, v, 0, true)
 	})
 }
 
 // fallBack is for when the champion could not be put back in order: the champion by hand, else the built-in safe rules. It
 // says what is in force. The Converger goes on trying.
 func (u *turn) fallBack(ctx context.Context) string {
-	byHand := attempt(ctx, patience, func(ctx context.Context) error { return u.Target.Apply(ctx, u.champion, 0, true) })
-	if byHand == nil {
+	if u.putBack(ctx) == nil {
 		return fmt.Sprintf("v%d is in force in the proxies' memory until it can be", u.champion.Number)
 	}
 	yaml := rules.Render(rules.Safe())
 	safe := ruleversions.Version{YAML: string(yaml), Hash: rules.Sum(yaml), Rules: rules.Safe()}
-	err := attempt(ctx, patience, func(ctx context.Context) error { return u.Target.Apply(ctx, safe, 0, true) })
-	if err != nil {
+	if err := u.overCandidate(ctx, safe); err != nil {
 		return fmt.Sprintf("the built-in safe rules could not be applied either: %v", err)
 	}
 	return "the built-in safe rules are in force until it can be"

@@ -202,6 +202,11 @@ func (u *turn) keep(ctx context.Context, candidate ruleversions.Version) error {
 func (u *turn) saveKept(running context.Context, kept Cycle) error {
 	ctx, stop := lasting(running)
 	defer stop()
+	defer context.AfterFunc(running, func() {
+		if errors.Is(context.Cause(running), ErrLost) {
+			stop()
+		}
+	})()
 	for within := patience; ; within *= 2 {
 		err := attempt(ctx, within, func(ctx context.Context) error { return u.Ledger.Save(ctx, kept, kept.Why) })
 		if err == nil {
@@ -211,7 +216,7 @@ func (u *turn) saveKept(running context.Context, kept Cycle) error {
 		if lookErr == nil && p.Accepted == kept.Candidate {
 			return nil
 		}
-		if errors.Is(err, ErrLost) || errors.Is(context.Cause(running), ErrLost) || !pause(ctx, time.Second) {
+		if errors.Is(err, ErrLost) || !pause(ctx, time.Second) {
 			return err
 		}
 	}

@@ -228,6 +228,27 @@ func TestAHangingLedgerDoesNotLeaveTheCandidateInForce(t *testing.T) {
 	})
 }
 
+// A process that was frozen finds its calls timed out, and may have been replaced.
+func TestWhatAnHeirHasAppliedIsLeftAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(proposes{algorithm: balance.ExpectedCompletion})
+		heirs := rules.Active{Version: 9, Hash: "of an heir", Generation: 99}
+		b.load.during = func(n int, _ loadtest.Scenario) {
+			if n == 5 {
+				b.ledger.mu.Lock()
+				b.ledger.hangs = true
+				b.ledger.mu.Unlock()
+				b.proxies.mu.Lock()
+				b.proxies.now = heirs
+				b.proxies.mu.Unlock()
+			}
+		}
+		_, err := run(t, b, t.Context())
+		require.Error(t, err, "the end could not be stored")
+		require.Equal(t, heirs, b.proxies.now)
+	})
+}
+
 func TestAnUnknownKindIsRefused(t *testing.T) {
 	b := newBench(proposes{algorithm: balance.IPHash})
 	c := request()

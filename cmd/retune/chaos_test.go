@@ -87,8 +87,8 @@ func (w *town) over(m moment, runs int) (c orchestrator.Cycle) {
 	at := slices.Index(order, orchestrator.Status(m.step))
 	asked := false
 	w.until("the cycle ends, or goes on", cycleLasts, func() bool {
-		if w.api.call(w.t.Context(), http.MethodGet, cyclePath(m.cycle), nil, &c) != nil || c.Status.Ended() {
-			return c.Status.Ended()
+		if err := w.api.call(w.t.Context(), http.MethodGet, cyclePath(m.cycle), nil, &c); err != nil || c.Status.Ended() {
+			return err == nil
 		}
 		further := at >= 0 && slices.Index(order, c.Status) > at || m.step == verifying && w.validRuns(m.cycle) > runs
 		if further && !asked {

@@ -108,8 +108,20 @@ func TestTheOtherOfTwoOrchestratorsTakesOver(t *testing.T) {
 		w.until("it has looked around", 20*time.Second, func() bool { return w.count("SELECT count(*) FROM pg_locks WHERE classid = 21076") == 2 })
 		w.call(http.MethodPost, cyclePath(id)+"/cancel", nil, nil)
 		require.Equal(t, orchestrator.Cancelled, w.ended(id, 30*time.Second).Status)
+		w.idle()
 		require.Equal(t, generation, w.count("SELECT generation FROM rule_pointer"))
 		w.sound(c)
+	})
+}
+
+// idle cancels what a schedule has brought with it: a calibration.
+func (w *town) idle() {
+	w.t.Helper()
+	w.until("nothing runs or waits", 30*time.Second, func() bool {
+		for _, id := range w.rows("SELECT id FROM cycle WHERE finished_at IS NULL AND NOT cancel_requested") {
+			w.call(http.MethodPost, "/cycles/"+id+"/cancel", nil, nil)
+		}
+		return w.count("SELECT count(*) FROM cycle WHERE finished_at IS NULL") == 0
 	})
 }
 

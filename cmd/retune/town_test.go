@@ -131,7 +131,11 @@ func newTown(t *testing.T) *town {
 func quietAddrs(t *testing.T, n int) (all []string) {
 	t.Helper()
 	for len(all) < n {
-		ln, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 12_000+rand.IntN(20_000)))
+		port := 12_000 + rand.IntN(20_000)
+		if _, given := portsGiven.LoadOrStore(port, true); given {
+			continue // to another town, where it may be free for a moment
+		}
+		ln, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
 		if err != nil {
 			continue // taken
 		}
@@ -140,6 +144,9 @@ func quietAddrs(t *testing.T, n int) (all []string) {
 	}
 	return all
 }
+
+// portsGiven are those of all towns.
+var portsGiven sync.Map
 
 func (w *town) path(name ...string) string { return filepath.Join(append([]string{w.dir}, name...)...) }
 
