@@ -339,16 +339,6 @@ func (w *town) reaches(id int64, want orchestrator.Status, within time.Duration)
 	return c
 }
 
-// underLoad waits until a cycle is in the middle of a run, which lasts four seconds and a half.
-func (w *town) underLoad(id int64) {
-	w.t.Helper()
-	w.until(fmt.Sprintf("cycle %d is under load", id), cycleLasts, func() bool {
-		var l orchestrator.Live
-		err := w.api.call(context.Background(), http.MethodGet, cyclePath(id)+"/live", nil, &l)
-		return err == nil && l.Load.Elapsed > 500*time.Millisecond && l.Load.Elapsed < 3*time.Second && time.Since(l.At) < 500*time.Millisecond
-	})
-}
-
 // ended waits for a cycle's end.
 func (w *town) ended(id int64, within time.Duration) (c orchestrator.Cycle) {
 	w.t.Helper()
