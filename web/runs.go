@@ -203,20 +203,6 @@ func checkBound(c loadtest.Check) string {
 	return "≤ " + bound
 }
 
-// nearBounds names the checks of a run that are near their bounds; empty: none.
-func nearBounds(r loadtest.Result) string {
-	var near []string
-	for _, c := range r.Health() {
-		if c.State == loadtest.Near {
-			near = append(near, strings.ToLower(checkName(c.Name)))
-		}
-	}
-	if len(near) == 0 {
-		return ""
-	}
-	return strings.Join(near, " and ") + " near the bound"
-}
-
 // checkedRun is a run with how well its load was made.
 type checkedRun struct {
 	orchestrator.Run

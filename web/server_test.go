@@ -81,7 +81,7 @@ func TestARunsHealthStandsBesideItsBounds(t *testing.T) {
 	require.Contains(t, ask(t, s, "GET", "/runs/5", nil).Body.String(), "hold-out")
 
 	page = ask(t, s, "GET", "/cycles/4", nil).Body.String() // one run of it is no evidence
-	for _, want := range []string{`<span class="bad">92%</span>`, `<span class="warn">74%</span>`, "driver&#39;s cpu near the bound", "The driver used 92% of a core"} {
+	for _, want := range []string{`<span class="bad">92%</span>`, `<span class="warn">74%</span>`, "barely valid", "The driver used 92% of a core"} {
 		require.Contains(t, page, want)
 	}
 	page = ask(t, s, "GET", "/cycles/1", nil).Body.String()
