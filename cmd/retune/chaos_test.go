@@ -108,6 +108,9 @@ func (w *town) validRuns(cycle int64) int {
 func (w *town) sound(c orchestrator.Cycle) {
 	w.t.Helper()
 	require.NotEmpty(w.t, c.Why, "the record says what happened")
+	w.until("it has found Postgres again", 30*time.Second, func() bool {
+		return w.api.call(w.t.Context(), http.MethodGet, "/versions", nil, nil) == nil
+	})
 	inForce := 1
 	if c.Status == orchestrator.Kept {
 		inForce = c.Candidate
