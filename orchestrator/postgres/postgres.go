@@ -102,6 +102,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("migrating the database: %w", err)
 	}
 	setDefault(config.ConnConfig, "statement_timeout", queryPatience) // not before: a migration may take its time
+	setDefault(config.ConnConfig, "synchronous_commit", "on")         // whatever the server's: a verdict that was told of stays
 	for name, to := range keepalives {
 		setDefault(config.ConnConfig, name, to)
 	}

@@ -32,3 +32,16 @@ func TestNoQueryHangs(t *testing.T) {
 		require.Equal(t, test.want, got)
 	}
 }
+
+// On a server that answers before a commit is written, as the tests' does, a crash would undo a verdict that was told of.
+func TestCommitsAreWrittenBeforeTheyAreTold(t *testing.T) {
+	s, conn, _ := seeded(t)
+	var servers, ours string
+	require.NoError(t, conn.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&servers))
+	require.Equal(t, "off", servers)
+	c, err := s.Pooled(t.Context())
+	require.NoError(t, err)
+	defer c.Release()
+	require.NoError(t, c.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&ours))
+	require.Equal(t, "on", ours)
+}
