@@ -87,8 +87,8 @@ func (r Report) delay(s Span) Delay {
 // none.
 func (r Report) Labelled(classifier string, labels []traffic.State) Report {
 	r.Classifier, r.Windows = classifier, slices.Clone(r.Windows)
-	for i := range min(len(labels), len(r.Windows)) {
-		r.Windows[i].Classified = labels[i]
+	for i, label := range labels[:min(len(labels), len(r.Windows))] {
+		r.Windows[i].Classified = label
 	}
 	return r
 }
