@@ -38,7 +38,7 @@ build: ## Build bin/retune
 .PHONY: test
 test: postgres chromium ## Run the whole test suite, unit to end-to-end, bringing what it needs
 	@echo "Testing. Packages report as they finish; the first run compiles them first."
-	$(GO) test -p $(PACKAGES_AT_ONCE) -timeout 9m $(TEST_FLAGS) ./...
+	$(GO) test -p $(PACKAGES_AT_ONCE) -timeout 15m $(TEST_FLAGS) ./...
 
 .PHONY: race
 race: postgres chromium ## The whole suite under the race detector (needs a C compiler)
