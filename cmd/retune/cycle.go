@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 
 	"retune/orchestrator"
 	"retune/orchestrator/advisor"
@@ -190,7 +191,8 @@ func ending(c orchestrator.Cycle) string {
 	if c.Verdict != nil && c.Why == c.Verdict.Reason {
 		return c.Why
 	}
-	return words(c.Status) + ": " + c.Why
+	how := words(c.Status) + ": "
+	return how + strings.TrimPrefix(c.Why, how)
 }
 
 func findingRow(f verdict.Finding) []string {
