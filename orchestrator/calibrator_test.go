@@ -3,6 +3,7 @@ package orchestrator_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -43,7 +44,7 @@ func TestTheNoiseIsMeasuredByItselfWhenItIsUnknownOrStale(t *testing.T) {
 			},
 		}
 		k.After(t.Context(), orchestrator.Cycle{Request: c.after})
-		require.Equal(t, c.busy == errDown, said.Len() > 0, "%s: %s", name, said.String())
+		require.Equal(t, errors.Is(c.busy, errDown), said.Len() > 0, "%s: %s", name, said.String())
 		if !c.queued {
 			require.Empty(t, asked, name)
 			continue

@@ -321,10 +321,9 @@ func (u *turn) advise(ctx context.Context, e advisor.Evidence) (p advisor.Propos
 	if p, err = g.Proposals(ctx, e, u.answers()); err != nil || u.answers() == 1 {
 		return p, err
 	}
-	own, err := u.Generators[local].Proposals(ctx, e, 1)
-	if err != nil {
-		p.Short = strings.TrimPrefix(p.Short+"; the local generator has no answer: "+err.Error(), "; ")
-		return p, nil
+	own, none := u.Generators[local].Proposals(ctx, e, 1)
+	if none != nil {
+		p.Short = strings.TrimPrefix(p.Short+"; the local generator has no answer: "+none.Error(), "; ")
 	}
 	p.Advice = append(p.Advice, own.Advice...)
 	return p, nil

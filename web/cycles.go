@@ -129,7 +129,7 @@ func (s *Server) cycleView(ctx context.Context, id int64) (v cycleView, err erro
 		v.Outlook = first(s.outlooks(ctx, cy.Request))
 		return v, nil
 	}
-	if _, v.Switches, err = s.switches(ctx, v.Runs, id); err != nil {
+	if v.Switches, err = s.switches(ctx, v.Runs, id); err != nil {
 		return v, err
 	}
 	if v.Detected, _, err = s.detected(ctx, cy); err != nil {

@@ -10,15 +10,15 @@ import (
 	"retune/proxy/steering"
 )
 
-// switches reads a cycle's decisions, and what each switch within its runs brought.
-func (s *Server) switches(ctx context.Context, runs []orchestrator.Run, cycle int64) ([]steering.Decision, []orchestrator.RunSwitch, error) {
+// switches is what each switch within a cycle's runs brought.
+func (s *Server) switches(ctx context.Context, runs []orchestrator.Run, cycle int64) ([]orchestrator.RunSwitch, error) {
 	decisions, err := s.History.Decisions(ctx, cycle)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	snapshots, err := s.History.Snapshots(ctx, cycle)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var found []orchestrator.RunSwitch
 	for _, r := range runs {
@@ -26,13 +26,13 @@ func (s *Server) switches(ctx context.Context, runs []orchestrator.Run, cycle in
 			continue // spares reading its series
 		}
 		if r, err = s.History.Run(ctx, r.ID); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		for _, sw := range switchlog.Analyse(r.Result, decisions, snapshots) {
 			found = append(found, orchestrator.RunSwitch{Run: r.ID, Switch: sw})
 		}
 	}
-	return decisions, found, nil
+	return found, nil
 }
 
 func during(r loadtest.Result, d steering.Decision) bool {
@@ -45,6 +45,5 @@ func (s *Server) cycleSwitches(ctx context.Context, cycle int64) ([]orchestrator
 	if err != nil {
 		return nil, err
 	}
-	_, found, err := s.switches(ctx, runs, cycle)
-	return found, err
+	return s.switches(ctx, runs, cycle)
 }

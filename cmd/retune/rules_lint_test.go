@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"retune/orchestrator"
@@ -88,7 +89,7 @@ func TestRulesLintOfWhatIsNoSnapshots(t *testing.T) {
 func TestRulesLintAsksTheServer(t *testing.T) {
 	var asked struct{ YAML string }
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		require.Equal(t, "/api/v1/lint", r.URL.Path)
+		assert.Equal(t, "/api/v1/lint", r.URL.Path)
 		_ = json.NewDecoder(r.Body).Decode(&asked)
 		_ = json.NewEncoder(w).Encode(linted{Over: "nothing: the proxy has recorded no snapshot in the last hour", Same: true})
 	}))
@@ -119,7 +120,7 @@ func TestApplyingWhatIsInForceSaysSo(t *testing.T) {
 
 func TestCycleProposals(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		require.Equal(t, "/api/v1/cycles/7/proposals", r.URL.Path)
+		assert.Equal(t, "/api/v1/cycles/7/proposals", r.URL.Path)
 		_ = json.NewEncoder(w).Encode(map[string]any{"items": []orchestrator.Proposal{
 			{Number: 1, Author: "gpt-4o", Fate: orchestrator.Refused, Why: "it flaps"},
 			{Number: 2, Author: "local", Fate: orchestrator.Chosen, Version: 4, Changes: []string{"SPIKE: A → B"}, Screening: &orchestrator.Screening{Score: -1.1, Noise: 0.3}},

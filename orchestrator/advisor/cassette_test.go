@@ -24,7 +24,7 @@ func replayed(t *testing.T, cassette string, strict bool, e Evidence) (Advice, e
 }
 
 // recorded is a conversation with a server, and its cassette.
-func recorded(t *testing.T, m *model, change func(*OpenAI)) (Advice, error, string) {
+func recorded(t *testing.T, m *model, change func(*OpenAI)) (Advice, string, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "new", "cassette.jsonl")
 	a, err := m.ask(t, func(c *OpenAI) { c.Record = path; change(c) })
@@ -34,13 +34,13 @@ func recorded(t *testing.T, m *model, change func(*OpenAI)) (Advice, error, stri
 	left, readErr := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, readErr)
 	require.Len(t, left, 1, "nothing else is left in the folder")
-	return a, err, string(text)
+	return a, string(text), err
 }
 
 func TestARecordedConversationIsReplayedByteForByte(t *testing.T) {
 	odd := strings.Replace(completion(good()), "Two choices", "Two \xff <choices> \u2028", 1)
 	m := serve(t, refuse(429, "slow down, "+key, ""), cut, says("no JSON", "stop"), raw(200, "application/json", odd))
-	a, err, cassette := recorded(t, m, asIs)
+	a, cassette, err := recorded(t, m, asIs)
 	require.NoError(t, err)
 	require.Equal(t, 4, strings.Count(cassette, "\n"))
 	b, err := replayed(t, "# a note\n\n"+cassette, true, evidence())
@@ -66,7 +66,7 @@ func TestARecordedConversationIsReplayedByteForByte(t *testing.T) {
 }
 
 func TestAReplaySaysWhereARequestDiffers(t *testing.T) {
-	_, err, cassette := recorded(t, serve(t, says(good(), "stop")), asIs)
+	_, cassette, err := recorded(t, serve(t, says(good(), "stop")), asIs)
 	require.NoError(t, err)
 	other := evidence()
 	other.Scenarios[0].P95MS = 999
@@ -86,7 +86,7 @@ func TestAReplaySaysWhereARequestDiffers(t *testing.T) {
 	_, err = o.Advise(context.Background(), evidence())
 	require.ErrorContains(t, err, "at /temperature it has 1e-45, recorded was 0.3")
 
-	_, err, cassette = recorded(t, serve(t, says("no JSON", "stop")), asIs)
+	_, cassette, err = recorded(t, serve(t, says("no JSON", "stop")), asIs)
 	require.Error(t, err)
 	short := strings.SplitAfter(cassette, "\n")[0]
 	_, err = replayed(t, short, true, evidence())
@@ -94,7 +94,7 @@ func TestAReplaySaysWhereARequestDiffers(t *testing.T) {
 }
 
 func TestADamagedCassetteIsRefusedWithItsLine(t *testing.T) {
-	_, _, cassette := recorded(t, serve(t, says(good(), "stop")), asIs)
+	_, cassette, _ := recorded(t, serve(t, says(good(), "stop")), asIs)
 	for want, text := range map[string]string{
 		"the cassette holds no exchange":          "\n# nothing\n",
 		"line 2 of the cassette is no exchange":   cassette + cassette[:200],
@@ -125,7 +125,7 @@ func TestTheCassetteOfTheRepository(t *testing.T) {
 	path := filepath.Join("testdata", "cassette.jsonl")
 	if os.Getenv("UPDATE") != "" {
 		bad := spoiled(func(a map[string]any) { rule(a, 0)["algorithm"] = "magic" })
-		_, err, text := recorded(t, serve(t, says(bad, "stop"), says(good(), "stop")), asIs)
+		_, text, err := recorded(t, serve(t, says(bad, "stop"), says(good(), "stop")), asIs)
 		require.NoError(t, err)
 		note := "# Recorded at the test server of orchestrator/advisor, not at a real model: UPDATE=1 go test -run Repository ./orchestrator/advisor\n"
 		require.NoError(t, os.MkdirAll("testdata", 0o755))

@@ -112,8 +112,8 @@ type figure float64
 
 // MarshalJSON writes it without an exponent where that is short.
 func (f figure) MarshalJSON() ([]byte, error) {
-	short, err := strconv.ParseFloat(strconv.FormatFloat(float64(f), 'g', 3, 64), 64)
-	if err != nil || math.IsNaN(short) || math.IsInf(short, 0) {
+	short, _ := strconv.ParseFloat(strconv.FormatFloat(float64(f), 'g', 3, 64), 64) // out of range: infinite
+	if math.IsNaN(short) || math.IsInf(short, 0) {
 		return []byte("null"), nil
 	}
 	return json.Marshal(short)
