@@ -328,7 +328,10 @@ func (p proposes) Advise(_ context.Context, e advisor.Evidence) (advisor.Advice,
 
 func (p proposes) Proposals(ctx context.Context, e advisor.Evidence, _ int) (advisor.Proposals, error) {
 	a, err := p.Advise(ctx, e)
-	return advisor.Proposals{Advice: []advisor.Advice{a}}, err
+	if err != nil {
+		return advisor.Proposals{}, err
+	}
+	return advisor.Proposals{Advice: []advisor.Advice{a}}, nil
 }
 
 // bench is a tuner on fakes.
