@@ -95,7 +95,7 @@ func TestAHeldOutScenarioIsCountedAndNotShown(t *testing.T) {
 		require.Equal(t, detection.Matrix{traffic.HighStable: {traffic.HighStable: 4}}, told(t, c).Named)
 		require.Len(t, l.shown, 1, "the classifier is the generator's: it does not see it either")
 		held := b.ledger.reports[2]
-		require.True(t, held.HeldOut)
+		require.True(t, held.HoldOut)
 		require.Len(t, held.Windows, 6)
 		require.Empty(t, held.Classifier)
 	})

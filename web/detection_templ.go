@@ -519,7 +519,7 @@ func namedScenarios(list []detection.Scenario) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = scenarioName(n.Scenario, n.HeldOut).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = scenarioName(n.Scenario, n.HoldOut).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -11,7 +11,7 @@ import (
 // Report is one run's windows with their true states, and how long each true state took to be named.
 type Report struct {
 	Scenario string   `json:"scenario"`
-	HeldOut  bool     `json:"held_out,omitempty"` // a generator never sees it
+	HoldOut  bool     `json:"hold_out,omitempty"` // a generator never sees it
 	WindowS  float64  `json:"window_s"`           // seconds of one window, as the proxy ran it
 	Windows  []Window `json:"windows"`
 	Delays   []Delay  `json:"delays"`
@@ -46,7 +46,7 @@ func Of(shape loadtest.Shape, started time.Time, snapshots []traffic.Snapshot) (
 	}
 	window := seen[0].Window
 	spans := Truth(shape, window)
-	r := Report{Scenario: shape.Name, HeldOut: shape.HoldOut, WindowS: window.Seconds()}
+	r := Report{Scenario: shape.Name, HoldOut: shape.HoldOut, WindowS: window.Seconds()}
 	for _, s := range seen {
 		at := s.At.Sub(started)
 		r.Windows = append(r.Windows, Window{AtS: at.Seconds(), Truth: truthOf(spans, at-s.Window, at), Named: s.State})

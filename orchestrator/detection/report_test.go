@@ -33,7 +33,7 @@ func TestAReportSetsWindowsAgainstTheTruth(t *testing.T) {
 	shape.HoldOut = true
 	r, known := Of(shape, start, burstSeen())
 	require.True(t, known)
-	require.Equal(t, Report{Scenario: "burst", HeldOut: true, WindowS: 10, Windows: []Window{
+	require.Equal(t, Report{Scenario: "burst", HoldOut: true, WindowS: 10, Windows: []Window{
 		{5, traffic.LowTraffic, traffic.HighStable, ""},
 		{15, "", traffic.HighStable, ""},
 		{25, traffic.Spike, traffic.Spike, ""},

@@ -29,7 +29,7 @@ type Counts struct {
 // Scenario is the champion's part of one scenario.
 type Scenario struct {
 	Scenario string `json:"scenario"`
-	HeldOut  bool   `json:"held_out,omitempty"`
+	HoldOut  bool   `json:"hold_out,omitempty"`
 	Counts
 }
 
@@ -60,7 +60,7 @@ func Sum(champion, candidate []Report) Summary {
 		other := func(r Report) bool { return r.Scenario != first.Scenario }
 		of := slices.DeleteFunc(slices.Clone(champion), other)
 		champion = slices.DeleteFunc(slices.Clone(champion), func(r Report) bool { return !other(r) })
-		s.Scenarios = append(s.Scenarios, Scenario{first.Scenario, first.HeldOut, counts(of, Named)})
+		s.Scenarios = append(s.Scenarios, Scenario{first.Scenario, first.HoldOut, counts(of, Named)})
 	}
 	return s
 }

@@ -216,7 +216,7 @@ func TestADetectionComesBackWithItsRun(t *testing.T) {
 	require.NoError(t, err)
 	late := 1.25
 	report := detection.Report{
-		Scenario: "burst", HeldOut: true, WindowS: 2,
+		Scenario: "burst", HoldOut: true, WindowS: 2,
 		Windows: []detection.Window{{AtS: 1.5, Truth: traffic.LowTraffic, Named: traffic.HighStable}, {AtS: 3.5, Named: traffic.Spike}},
 		Delays:  []detection.Delay{{State: traffic.Spike, FromS: 2, ToS: 8, Windows: &late}, {State: traffic.HighStable, FromS: 8, ToS: 13}},
 	}
