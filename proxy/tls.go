@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -47,14 +48,12 @@ func (c *certificate) load() error {
 	return nil
 }
 
-// look is what tells two states of the files apart; a file that can't be seen has a state too.
+// look is what tells two states of the files apart: their contents, since a file that is replaced within one tick of the
+// file system's clock has the size and the time of the one before. One that can't be read has a state too.
 func look(files ...string) (state string) {
 	for _, f := range files {
-		if i, err := os.Stat(f); err == nil {
-			state += fmt.Sprint(i.Size(), i.ModTime().UnixNano(), ";")
-		} else {
-			state += "none;"
-		}
+		b, err := os.ReadFile(f)
+		state += fmt.Sprintf("%x %v;", sha256.Sum256(b), err == nil)
 	}
 	return state
 }
