@@ -54,7 +54,7 @@ func TestAModelsCallsAreCounted(t *testing.T) {
 		{Outcome: advisor.CallOK, PromptTokens: 120, CompletionTokens: 20, CostUSD: &dollars},
 	}))
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP retune_llm_cost_usd_total Cost of a model's calls in US dollars, as far as prices are known, by the price lists of ` + advisor.PricesAsOf + `.
+# HELP retune_llm_cost_usd_total Cost of a model's calls in US dollars, as far as prices are known, by the price lists of `+advisor.PricesAsOf+`.
 # TYPE retune_llm_cost_usd_total counter
 retune_llm_cost_usd_total 0.25
 # HELP retune_llm_tokens_total Tokens of a model's prompts and answers.
