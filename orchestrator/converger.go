@@ -76,6 +76,9 @@ func (c *Converger) tellTouched(ctx context.Context, p Pointer) {
 	if err != nil || now.Hash == p.Hash {
 		return
 	}
+	if again, err := c.Ledger.Pointer(ctx); err != nil || again.Generation != p.Generation {
+		return // it was moved meanwhile, through Retune
+	}
 	c.Log.Warn("the proxy runs rules that were not put in force through Retune; the active version goes back. To change rules: retune rules apply FILE",
 		"found", now.Version, "sha256", now.Hash, "active", p.Desired)
 }

@@ -40,3 +40,32 @@ func TestRulesChangedByHandGoBackLoudly(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// A version that is made active while the target is asked is nobody's work behind Retune's back.
+func TestAChangeThroughRetuneIsNoneByHand(t *testing.T) {
+	l := newLedger()
+	l.pointer.Applied, l.pointer.AppliedGen = 1, 1
+	p := &moving{ledger: l}
+	var said bytes.Buffer
+	c := &orchestrator.Converger{Target: p, Ledger: l, Log: slog.New(slog.NewTextHandler(&said, nil))}
+	require.NoError(t, c.Converge(t.Context()))
+	ctx, stop := context.WithCancel(t.Context())
+	p.asked = stop
+	require.NoError(t, c.Run(ctx))
+	require.Empty(t, said.String())
+}
+
+// moving is a target on which another version is put in force, through Retune, right before it is asked.
+type moving struct {
+	proxies
+	ledger *ledger
+	asked  func()
+}
+
+func (m *moving) Serving(ctx context.Context) (rules.Active, error) {
+	m.ledger.mu.Lock()
+	m.ledger.pointer.Generation, m.ledger.pointer.Hash = 2, "another"
+	m.ledger.mu.Unlock()
+	m.asked()
+	return rules.Active{Version: 2, Hash: "another"}, nil
+}

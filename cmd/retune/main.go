@@ -116,8 +116,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintf(stderr, "retune: %v\n", err)
 		return &exitError{exitUsage, err}
 	}
-	if k.Command() != "proxy" { // which reads its rules again instead
-		hung, stop := signal.NotifyContext(ctx, hangups()...)
+	// The proxy reads its rules again instead; whoever started us by nohup wants it ignored.
+	if k.Command() != "proxy" && !signal.Ignored(syscall.SIGHUP) {
+		hung, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 		defer stop()
 		k.BindTo(hung, (*context.Context)(nil))
 	}
@@ -126,14 +127,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stderr, "retune:", err)
 	}
 	return err
-}
-
-// hangups is SIGHUP, unless whoever started us, such as nohup, wants it ignored.
-func hangups() []os.Signal {
-	if signal.Ignored(syscall.SIGHUP) {
-		return []os.Signal{syscall.SIGTERM} // at least one has to be named
-	}
-	return []os.Signal{syscall.SIGHUP}
 }
 
 // newParser is the command line as kong reads it; tests read manuals and manifests with it.
