@@ -21,6 +21,9 @@ type Calibrator struct {
 // Self is who asks for the calibrations that start by themselves.
 const Self = "retune"
 
+// BySelf reports whether a request is for a calibration that starts by itself, which steps aside for everybody else's.
+func (r Request) BySelf() bool { return r.Kind == Calibrate && r.Trigger == "system" }
+
 // Refresh queues a calibration under a profile and driver unless its noise is known and fresh, or a cycle waits or runs.
 func (k *Calibrator) Refresh(ctx context.Context, p loadtest.Profile, d loadtest.Driver) {
 	now, err := k.Forecast.Outlooks(ctx, time.Now(), Request{Kind: Tune, Profile: p, Driver: d})

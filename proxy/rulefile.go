@@ -60,6 +60,11 @@ func readRules(path string) ([]byte, rules.RuleSet, error) {
 func (c *control) replaceFile(b []byte) error {
 	old, rs, err := readRules(c.path)
 	byHand := err != nil || !bytes.Equal(old, rules.Render(rs))
+	if len(old) > rules.MaxSize { // readRules stops there
+		if old, err = os.ReadFile(c.path); err != nil {
+			return err
+		}
+	}
 	if len(old) > 0 && byHand && !bytes.Equal(old, b) {
 		if err := writeRules(c.path+".orig", old); err != nil {
 			return err

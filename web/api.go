@@ -65,7 +65,7 @@ type numbered struct {
 func call[I, O any](s *Server, method, path, summary string, status int, handle func(context.Context, *I) (*O, error)) {
 	huma.Register(s.api, huma.Operation{
 		Method: method, Path: apiBase + path, Summary: summary, DefaultStatus: status,
-		OperationID: huma.GenerateOperationID(method, path, new(O)),
+		OperationID: huma.GenerateOperationID(method, path, new(O)), MaxBodyBytes: maxBody,
 	}, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {

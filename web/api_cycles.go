@@ -38,6 +38,9 @@ func (b startBody) request(ctx context.Context, s *Server) (orchestrator.Request
 	if b.Target != "" && b.Target != s.Target {
 		return orchestrator.Request{}, invalid("target %q is not known here: this server tunes %s", b.Target, s.Target)
 	}
+	if b.Trigger == "system" || b.Trigger == "schedule" {
+		return orchestrator.Request{}, invalid("trigger %s is for what Retune starts by itself", b.Trigger)
+	}
 	r, err := s.request(startForm{
 		Kind: string(b.Kind), Profile: string(b.Profile), Generator: b.Generator, Driver: string(b.Driver),
 		Scenarios: b.Scenarios, Proposal: b.Proposal, Replay: b.Replay, Force: b.Force,
@@ -97,7 +100,9 @@ func (s *Server) cycleCalls() {
 		return s.start(ctx, r)
 	})
 	call(s, "GET", "/cycles/{id}", "One cycle, with its verdict", 0, func(ctx context.Context, in *numbered) (*body[orchestrator.Cycle], error) {
-		return answer(s.History.Cycle(ctx, in.ID))
+		cy, err := s.History.Cycle(ctx, in.ID)
+		cy.Replay = "" // up to 1 MiB, and asked for every second while the machine is measured
+		return answer(cy, err)
 	})
 	call(s, "POST", "/cycles/{id}/cancel", "Cancel a cycle; the champion stays or becomes active again", http.StatusAccepted, s.apiCancel)
 	call(s, "GET", "/cycles/{id}/live", "How a running cycle stands; 404 before its first progress", 0, func(ctx context.Context, in *numbered) (*body[orchestrator.Live], error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -17,8 +18,8 @@ import (
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
-// maxBody is how large a request may be: a rule file of 64 KiB, as a form.
-const maxBody = "512K"
+// maxBody is how large a request may be, in bytes: a cassette of 1 MiB, as a JSON string.
+const maxBody = 3 << 20
 
 // guard puts the middleware in front of all routes, outermost first.
 func (s *Server) guard() {
@@ -29,7 +30,7 @@ func (s *Server) guard() {
 		s.signedIn,  // the token, where there is one
 		sameSite,    // no cross-site writes
 		named,       // who asks, for handlers that see a context alone
-		middleware.BodyLimit(maxBody),
+		middleware.BodyLimit(fmt.Sprintf("%dB", maxBody)),
 	)
 }
 

@@ -65,7 +65,7 @@ func (v homeView) startable() bool { return v.Running == nil || v.stepsAside() }
 
 // stepsAside reports whether what runs is the calibration that starts by itself, which gives way to anybody's cycle.
 func (v homeView) stepsAside() bool {
-	return v.Running != nil && v.Running.Cycle.Kind == orchestrator.Calibrate && v.Running.Cycle.Trigger == "system"
+	return v.Running != nil && v.Running.Cycle.BySelf()
 }
 
 // proxyStatus asks the proxy; a proxy that doesn't answer is a state to show, not an error.

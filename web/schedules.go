@@ -36,9 +36,13 @@ func (s *Server) schedulesWith(c echo.Context, status int, f scheduleForm, probl
 		return err
 	}
 	var views []scheduleView
+	var requests []orchestrator.Request
 	for _, sc := range list {
-		r := orchestrator.Request{Kind: orchestrator.Tune, Profile: sc.Profile, Generator: sc.Generator, Driver: sc.Driver, Limits: s.Choices.Limits}
-		views = append(views, scheduleView{sc, nextRuns(sc), first(s.outlooks(c.Request().Context(), r))})
+		views = append(views, scheduleView{sc, nextRuns(sc), nil})
+		requests = append(requests, orchestrator.Request{Kind: orchestrator.Tune, Profile: sc.Profile, Generator: sc.Generator, Driver: sc.Driver, Limits: s.Choices.Limits})
+	}
+	for i, o := range s.outlooks(c.Request().Context(), requests...) {
+		views[i].Outlook = &o
 	}
 	return s.renderStatus(c, status, schedulesPage(s.page("Schedules", "Schedules"), views, s.Choices, f, problem))
 }

@@ -103,7 +103,7 @@ func (c *doctorCmd) spending(ctx context.Context) checkup {
 		err = api.call(ctx, http.MethodGet, "/spending", nil, &s)
 	}
 	if err != nil {
-		return checkup{"spending", true, "not known: the orchestrator does not answer"}
+		return checkup{"spending", true, "not known: " + err.Error()}
 	}
 	return checkup{"spending", true, "today (UTC) " + s.Today.Of(s.Caps.DayUSD, s.Caps.DayTokens) + "; prices of " + s.Prices}
 }

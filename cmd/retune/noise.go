@@ -89,7 +89,7 @@ func noiseKnown(ctx context.Context, api *apiClient) checkup {
 		Items []orchestrator.Outlook `json:"items"`
 	}
 	if err := api.call(ctx, http.MethodGet, "/outlooks", nil, &page); err != nil {
-		return checkup{"noise", true, "can't be told without the orchestrator"}
+		return checkup{"noise", true, "not known: " + err.Error()}
 	}
 	var states []string
 	for _, o := range page.Items {

@@ -74,8 +74,13 @@ func (c *proxyCmd) Run(ctx context.Context, o *output) error {
 	signal.Notify(hung, syscall.SIGHUP)
 	defer signal.Stop(hung)
 	go func() {
-		for range hung {
-			p.ReloadFile()
+		for {
+			select {
+			case <-hung:
+				p.ReloadFile()
+			case <-ctx.Done():
+				return
+			}
 		}
 	}()
 	err = p.Run(ctx)

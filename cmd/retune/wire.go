@@ -132,7 +132,7 @@ func (s *starter) Enqueue(ctx context.Context, r orchestrator.Request) (orchestr
 // first queues a cycle before a calibration that started by itself: that is cancelled, and its end waited for.
 func (s *starter) first(ctx context.Context, actor string, enqueue func() (orchestrator.Cycle, error)) (orchestrator.Cycle, error) {
 	c, err := enqueue()
-	if err == nil || c.Kind != orchestrator.Calibrate || c.Actor != orchestrator.Self {
+	if err == nil || !c.BySelf() {
 		return c, err
 	}
 	if err := s.Cancel(ctx, c.ID, actor); err != nil && !errors.Is(err, orchestrator.ErrInvalid) { // it may have ended meanwhile

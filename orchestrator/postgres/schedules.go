@@ -209,7 +209,7 @@ func stepAside(ctx context.Context, q *queries.Queries, target, why string) erro
 	if errors.Is(found(err), orchestrator.ErrNotFound) {
 		return nil
 	}
-	if err != nil || open.Kind != orchestrator.Calibrate || open.Trigger != "system" {
+	if err != nil || !(orchestrator.Request{Kind: open.Kind, Trigger: open.Trigger}).BySelf() {
 		return err
 	}
 	if open, err = q.LockCycle(ctx, open.ID); err != nil { // it may have been claimed, or have ended, meanwhile
