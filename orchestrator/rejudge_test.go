@@ -51,6 +51,7 @@ func TestOtherLimitsGiveAnotherVerdictAndLeaveTheCycleAlone(t *testing.T) {
 	c, runs := judgedCycle(t, 140)
 	require.Equal(t, orchestrator.RolledBack, c.Status)
 	before := *c.Verdict
+	before.Findings = slices.Clone(before.Findings)
 	r, err := orchestrator.Rejudge(c, runs, orchestrator.KnownNoise{}, limitsOf(t, "80%", "", ""))
 	require.NoError(t, err)
 	require.Equal(t, verdict.Kept, r.Verdict.Outcome, r.Verdict.Reason)

@@ -209,6 +209,7 @@ func TestAScenarioInWhichTheChampionCantBeMeasuredChoosesNothing(t *testing.T) {
 		}
 		_, err := run(t, b, t.Context())
 		require.NoError(t, err)
+		require.Len(t, b.ledger.noted, 2)
 		for _, p := range b.ledger.noted {
 			require.Len(t, p.Screening.Scenarios, 1)
 			require.Equal(t, "steady", p.Screening.Scenarios[0].Scenario)

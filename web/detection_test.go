@@ -63,5 +63,6 @@ func TestACalibrationHasNoCandidatesThresholds(t *testing.T) {
 	m := story()
 	m.cycleList[0].Kind = orchestrator.Calibrate
 	page := reads(t, newServer(t, m), "/cycles/1/detection")
+	require.Contains(t, page, "By the thresholds of v1")
 	require.NotContains(t, page, "candidate")
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -99,7 +100,8 @@ func TestLintReplaysTheProxysLastHour(t *testing.T) {
 }
 
 func quoteJSON(s string) string {
-	return `"` + strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`).Replace(s) + `"`
+	b, _ := json.Marshal(s)
+	return string(b)
 }
 
 func TestAProposalShowsWhatTheLintFinds(t *testing.T) {

@@ -54,6 +54,8 @@ func TestTheJudgeMeetsItsGoals(t *testing.T) {
 	b := benchmark{cycles: few, seed: 7, judge: verdict.Judge}
 	done, err := b.run(t.Context(), trialsOn(recorded(t)))
 	require.NoError(t, err)
+	require.NotEmpty(t, done)
+	require.True(t, slices.ContainsFunc(done, func(o outcome) bool { return o.Needed > 0 && o.Needed <= o.Pairs }), "some machine is quiet enough")
 	for _, o := range done {
 		for _, g := range missed(o) {
 			if o.Needed > o.Pairs && g == "equal arms: kept at least 80%" {

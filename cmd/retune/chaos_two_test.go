@@ -90,7 +90,7 @@ func TestTheOtherOfTwoOrchestratorsServesWhatOneRuns(t *testing.T) {
 
 // The first dies; the second ends its cycle within seconds, and runs the one that waits.
 func TestTheOtherOfTwoOrchestratorsTakesOver(t *testing.T) {
-	chaosOnly(t, false)
+	chaosOnly(t, true)
 	t.Parallel()
 	inTown(t, func(w *town) {
 		m := w.enter(verifying)

@@ -15,6 +15,7 @@ import (
 
 	"retune/orchestrator"
 	"retune/orchestrator/loadtest"
+	"retune/orchestrator/loadtest/k6test"
 	"retune/orchestrator/verdict"
 	"retune/proxy/balance"
 	"retune/proxy/steering"
@@ -150,7 +151,7 @@ func TestTheStateOfTheNoiseIsShown(t *testing.T) {
 func TestADriverIsRememberedForAWhile(t *testing.T) {
 	dir := t.TempDir()
 	k6, asked := filepath.Join(dir, "k6"), filepath.Join(dir, "asked")
-	require.NoError(t, os.WriteFile(k6, []byte("#!/bin/sh\necho x >> "+asked+"\necho k6 v1.2.3\n"), 0o755))
+	k6test.Script(t, k6, "#!/bin/sh\necho x >> "+asked+"\necho k6 v1.2.3\n")
 	m := &driverMemory{driverFinder: driverFinder{loadtest.Config{K6: k6}}}
 	for range 3 {
 		_, d, err := m.find(loadtest.Auto)
@@ -160,4 +161,12 @@ func TestADriverIsRememberedForAWhile(t *testing.T) {
 	times, err := os.ReadFile(asked)
 	require.NoError(t, err)
 	require.Equal(t, "x\n", string(times))
+	f := m.found[loadtest.Auto]
+	f.until = time.Now().Add(-time.Second)
+	m.found[loadtest.Auto] = f
+	_, _, err = m.find(loadtest.Auto)
+	require.NoError(t, err)
+	times, err = os.ReadFile(asked)
+	require.NoError(t, err)
+	require.Equal(t, "x\nx\n", string(times), "the while is over")
 }

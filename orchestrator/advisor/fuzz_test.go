@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"retune/proxy/rules"
+	"retune/ruleversions"
 )
 
 // wild answers each request with whatever it is given.
@@ -80,8 +80,13 @@ func FuzzReasons(f *testing.F) {
 			}
 		}
 		if text = oneLine(text); len(text) < 300 {
-			a := Advice{Rules: rules.Default(), Summary: text}
-			a.check(e)
+			for _, r := range CheckReasons([]ruleversions.Reason{{Text: text}}, e) {
+				for _, figure := range r.Unsupported {
+					if !strings.Contains(plainDigits(text), figure) {
+						t.Fatalf("%q is marked, and not in %q", figure, text)
+					}
+				}
+			}
 		}
 	})
 }

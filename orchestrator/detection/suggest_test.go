@@ -1,6 +1,7 @@
 package detection
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -157,7 +158,9 @@ func TestASuggestionDoesInTheProxyWhatItSays(t *testing.T) {
 		return n
 	}
 	require.Equal(t, 0, right())
-	d.SpikeRate = 0.5
+	better, err := strconv.ParseFloat(only(t, "detection.spike_rate", Suggest(d, []Observed{o})).Better, 64)
+	require.NoError(t, err)
+	d.SpikeRate = better
 	require.Equal(t, 2, right())
 }
 

@@ -156,6 +156,8 @@ func standInK6(t testing.TB, mode string) string {
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "k6")
 	text := fmt.Sprintf("#!/bin/sh\nSTANDIN='%s' FIXTURE='%s' exec '%s' \"$@\"\n", mode, fixture, exe)
+	syscall.ForkLock.RLock() // as k6test.Script, which can't be used from within this package
+	defer syscall.ForkLock.RUnlock()
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o700))
 	return path
 }

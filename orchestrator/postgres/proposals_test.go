@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -74,7 +73,9 @@ func TestAScreeningLeavesThePointerOnTheChampion(t *testing.T) {
 	}
 	p, err := screen(1)
 	require.NoError(t, err)
-	require.Equal(t, orchestrator.Pointer{Accepted: 1, Desired: 1, Generation: 2, Trial: c.ID, Proposal: 1, Hash: p.Hash, Newest: 1}, p)
+	v1, err := s.Version(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, orchestrator.Pointer{Accepted: 1, Desired: 1, Generation: 2, Trial: c.ID, Proposal: 1, Hash: v1.Hash, Newest: 1}, p)
 	require.NoError(t, s.Applied(t.Context(), 1, 2))
 	p, err = s.Pointer(t.Context())
 	require.NoError(t, err)
@@ -117,7 +118,7 @@ func TestADeadInstancesScreeningIsUndone(t *testing.T) {
 	killSession(t, conn, c.Owner)
 	var ended []orchestrator.Cycle
 	require.Eventually(t, func() bool {
-		ended, err = other.Reclaim(t.Context(), func(context.Context, []orchestrator.Cycle) error { return nil })
+		ended, err = other.Reclaim(t.Context(), clean)
 		require.NoError(t, err)
 		return len(ended) == 1
 	}, patience, 10*time.Millisecond)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,9 +47,18 @@ func (k Kind) Program(t testing.TB, shape loadtest.Shape, slowest float64) (path
 		inspect = `echo '{"scenarios":{"main":{"executor":"ramping-arrival-rate"}}}'`
 	}
 	text := fmt.Sprintf("#!/bin/sh\ncase $1 in\nversion) echo 'k6 v1.8.1 (go1.26.8, linux/amd64)' ;;\ninspect) %s ;;\nrun) cat '%s'\n%s\n;;\nesac\n", inspect, stream, k.end)
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o700))
+	Script(t, path, text)
 	require.NoError(t, os.WriteFile(stream, []byte(strings.Join(k.write(run{shape, slowest}), "")), 0o600))
 	return path
+}
+
+// Script writes a program, to be run at once. A process that was started by another test while the file is open for writing
+// would hold it open until it has become its own program, and to run it would fail meanwhile: "text file busy".
+func Script(t testing.TB, path, text string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o700))
 }
 
 // run is what a stream tells of.
