@@ -24,7 +24,9 @@ const Self = "retune"
 // BySelf reports whether a request is for a calibration that starts by itself, which steps aside for everybody else's.
 func (r Request) BySelf() bool { return r.Kind == Calibrate && r.Trigger == "system" }
 
-// Refresh queues a calibration under a profile and driver unless its noise is known and fresh, or a cycle waits or runs.
+// Refresh queues a calibration under a profile and driver unless the noise is known and
+// fresh, or a cycle waits or runs. Known is known of one scenario: one that gives no evidence here would have it measured again
+// and again.
 func (k *Calibrator) Refresh(ctx context.Context, p loadtest.Profile, d loadtest.Driver) {
 	now, err := k.Forecast.Outlooks(ctx, time.Now(), Request{Kind: Tune, Profile: p, Driver: d})
 	if err == nil && now[0].Hardest != nil && len(now[0].Stale) == 0 {

@@ -69,7 +69,7 @@ func (u *turn) classify(ctx context.Context, series [][]traffic.Snapshot) (advis
 	g, _ := u.generator() // what is wrong with it, asking for rules will say
 	if c, can := g.(Classifier); can {
 		l, err := c.Classify(ctx, u.c.ID, series)
-		if saveErr := u.Notebook.SaveCalls(context.WithoutCancel(ctx), u.c.ID, 0, l.Calls); saveErr != nil {
+		if saveErr := u.saveCalls(ctx, nil, l.Calls); saveErr != nil {
 			return l, fmt.Errorf("storing the classifier's calls: %w", saveErr)
 		}
 		if err == nil || ctx.Err() != nil {

@@ -79,10 +79,15 @@ func (f *Forecast) outlook(r Request, known KnownNoise, now time.Time, setup Set
 	if r.Limits == (verdict.Limits{}) {
 		r.Limits = verdict.DefaultLimits()
 	}
-	screens := r.Generator == "local"
+	answers := 1
+	if r.Generator != "" && r.Generator != local && r.Generator != "file" {
+		answers = plan.Answers
+	}
+	plan = plan.generatedBy(r.Generator, answers > 1)
+	tournament := f.Site.tournament(r, plan, answers)
 	last := plan.Looks[len(plan.Looks)-1]
 	o := Outlook{
-		Profile: r.Profile, Driver: r.Driver, Limits: r.Limits, Pairs: last, Takes: plan.Expected(scenarios, screens, last),
+		Profile: r.Profile, Driver: r.Driver, Limits: r.Limits, Pairs: last, Takes: plan.Expected(scenarios, last) + tournament,
 		Calibration: time.Duration(2*plan.CalibrationPairs) * plan.Cost(scenarios, 1), Updated: known.Updated, Stale: known.Stale(now, setup),
 	}
 	var noise []verdict.Noise // of what would be run
@@ -99,7 +104,7 @@ func (f *Forecast) outlook(r Request, known KnownNoise, now time.Time, setup Set
 		}
 	}
 	if o.Hardest != nil {
-		o.NeededTakes = plan.Expected(scenarios, screens, o.Hardest.Needed)
+		o.NeededTakes = plan.Expected(scenarios, o.Hardest.Needed) + tournament
 	}
 	o.Says = o.sentences(known, now)
 	return o, nil

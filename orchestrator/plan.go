@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"retune/orchestrator/loadtest"
@@ -75,14 +76,16 @@ func (p Plan) Cost(scenarios []loadtest.Scenario, share float64) (d time.Duratio
 	return d
 }
 
-// Expected is how long a whole cycle takes when the judge decides after the given number of pairs.
-func (p Plan) Expected(scenarios []loadtest.Scenario, screening bool, pairs int) time.Duration {
+// Expected is how long a whole cycle takes when the judge decides after the given number of pairs, without a tournament.
+func (p Plan) Expected(scenarios []loadtest.Scenario, pairs int) time.Duration {
 	d := p.Cost(scenarios, 1) + p.Settle + overhead + time.Duration(2*pairs)*p.Cost(scenarios, 1)
-	if screening {
-		p.Warm = min(p.Warm, screenWarm)
-		d += time.Duration(len(p.Screen)) * p.Cost(scenarios, p.ScreenShare)
-	}
-	return d
+	p.Warm = min(p.Warm, screenWarm)
+	return d + time.Duration(len(p.Screen))*p.Cost(withoutHeldOut(scenarios), p.ScreenShare)
+}
+
+// withoutHeldOut is what is left for choosing: whatever is chosen by a held-out scenario has been tuned to it.
+func withoutHeldOut(all []loadtest.Scenario) []loadtest.Scenario {
+	return slices.DeleteFunc(slices.Clone(all), func(s loadtest.Scenario) bool { return s.Shape.HoldOut })
 }
 
 // shorten gives every phase and event of a shape the same share of its length.

@@ -72,9 +72,9 @@ func (u *turn) enter(ctx context.Context, a advisor.Advice, x examiner) error {
 	if seen.why != "" && !u.c.Force {
 		p.settle(Refused, "%s", seen.why)
 	}
-	for i, q := range u.proposals {
+	for _, q := range u.proposals {
 		if p.Fate == Entered && rules.Same(p.Rules, q.Rules) {
-			p.settle(Refused, "it does what %s does", u.proposals[i].name())
+			p.settle(Refused, "it does what %s does", q.name())
 		}
 	}
 	u.proposals = append(u.proposals, p)

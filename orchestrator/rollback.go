@@ -103,32 +103,49 @@ func (u *turn) recordRollback(ctx context.Context, back Move) error {
 }
 
 // putBack applies the champion by hand.
-func (u *turn) putBack(ctx context.Context) error { return u.overCandidate(ctx, u.champion) }
+func (u *turn) putBack(ctx context.Context) error {
+	_, err := u.overCandidate(ctx, u.champion)
+	return err
+}
 
 // overCandidate applies a version by hand, in memory: the proxies' files hold the champion anyway. It leaves a target alone
-// that runs something other than a candidate of ours, and the target refuses it when that changes meanwhile: this process may
-// have been frozen, and replaced.
-func (u *turn) overCandidate(ctx context.Context, v ruleversions.Version) error {
-	return attempt(ctx, patience, func(ctx context.Context) error {
+// that runs something other than a candidate of ours: this process may have been frozen, and replaced. found is what was left
+// alone; nil: nothing was.
+func (u *turn) overCandidate(ctx context.Context, v ruleversions.Version) (found *rules.Active, err error) {
+	err = attempt(ctx, patience, func(ctx context.Context) error {
 		if now, err := u.Target.Serving(ctx); err == nil && !u.ours(now.Hash) {
+			found = &now
 			return nil
 		}
 		return u.Target.Apply(ctx, v, 0, true)
 	})
+	return found, err
 }
 
 // fallBack is for when the champion could not be put back in order: the champion by hand, else the built-in safe rules. It
 // says what is in force. The Converger goes on trying.
 func (u *turn) fallBack(ctx context.Context) string {
-	if u.putBack(ctx) == nil {
-		return fmt.Sprintf("v%d is in force in the proxies' memory until it can be", u.champion.Number)
+	if found, err := u.overCandidate(ctx, u.champion); err == nil {
+		return u.untilThen(found, fmt.Sprintf("v%d is in force in the proxies' memory", u.champion.Number))
 	}
 	yaml := rules.Render(rules.Safe())
 	safe := ruleversions.Version{YAML: string(yaml), Hash: rules.Sum(yaml), Rules: rules.Safe()}
-	if err := u.overCandidate(ctx, safe); err != nil {
+	found, err := u.overCandidate(ctx, safe)
+	if err != nil {
 		return fmt.Sprintf("the built-in safe rules could not be applied either: %v", err)
 	}
-	return "the built-in safe rules are in force until it can be"
+	return u.untilThen(found, "the built-in safe rules are in force")
+}
+
+// untilThen says what is in force until the champion can be put back in order: what was applied, or was found and left alone.
+func (u *turn) untilThen(found *rules.Active, applied string) string {
+	switch {
+	case found == nil:
+		return applied + " until it can be"
+	case found.Hash == u.champion.Hash:
+		return fmt.Sprintf("v%d is what the proxies run", u.champion.Number)
+	}
+	return fmt.Sprintf("the proxies run rules that are not this cycle's (sha256 %.12s), which were left alone", found.Hash)
 }
 
 // pause waits; false when ctx ends first.

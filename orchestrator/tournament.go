@@ -51,7 +51,7 @@ type screening struct {
 // screening runs the champion and the proposals that are left in the same scenarios, as the quick profile has them, under the
 // same seeds and in random order. Whatever happens, the champion is in force again when it returns.
 func (u *turn) screening(ctx context.Context, left []*Proposal) (s *screening, err error) {
-	quick, scenarios, err := u.quick()
+	quick, scenarios, err := u.Site.quick(u.c.Request)
 	if err != nil {
 		return nil, err
 	}
@@ -77,33 +77,34 @@ func (u *turn) screening(ctx context.Context, left []*Proposal) (s *screening, e
 	return s, nil
 }
 
-// quick is the quick profile's plan, and the cycle's scenarios under it. A held-out scenario is no part of a choice: whatever is
-// chosen by it has been tuned to it.
-func (u *turn) quick() (Plan, []loadtest.Scenario, error) {
+// quick is the quick profile's plan, and a request's scenarios under it, but for what is held out.
+func (site Site) quick(r Request) (Plan, []loadtest.Scenario, error) {
 	plan, err := PlanFor(loadtest.Quick)
 	if err != nil {
 		return plan, nil, err
 	}
-	c := u.c
-	c.Profile = loadtest.Quick
-	all, err := u.Site.choose(c, plan.Warm)
-	return plan, slices.DeleteFunc(all, func(s loadtest.Scenario) bool { return s.Shape.HoldOut }), err
+	r.Profile = loadtest.Quick
+	all, err := site.choose(Cycle{Request: r}, plan.Warm)
+	return plan, withoutHeldOut(all), err
 }
 
-// tournamentCost is how long the screening of a full field takes.
-func (u *turn) tournamentCost() time.Duration {
-	quick, scenarios, err := u.quick()
-	if err != nil || u.answers() == 1 {
+// tournament is how long the screening of a full field takes, with so many answers of a model; 1: there is none.
+func (site Site) tournament(r Request, p Plan, answers int) time.Duration {
+	quick, scenarios, err := site.quick(r)
+	if err != nil || answers == 1 {
 		return 0
 	}
 	const others = 2 // the local generator's proposal, and the champion
-	return time.Duration(u.plan.Rounds*(u.answers()+others)) * quick.Cost(scenarios, 1)
+	return time.Duration(p.Rounds*(answers+others)) * quick.Cost(scenarios, 1)
 }
 
 // heat runs the champion and every proposal once in a scenario. A proposal that gives no evidence twice is out; a scenario in which
 // the champion gives none tells nothing, and is left out for all.
 func (u *turn) heat(ctx context.Context, s *screening, sc loadtest.Scenario, round int, scale float64) error {
 	name := sc.Shape.Name
+	if !slices.ContainsFunc(s.proposals, func(p *Proposal) bool { return p.Fate == Entered }) {
+		return nil // nobody is left to be measured
+	}
 	runners := append([]*Proposal{nil}, s.proposals...) // nil: the champion
 	order := rand.New(rand.NewPCG(u.seed(screeningOf(name), round), 1))
 	order.Shuffle(len(runners), func(i, j int) { runners[i], runners[j] = runners[j], runners[i] })

@@ -130,7 +130,7 @@ func (u *turn) expected() time.Duration {
 	if u.c.Kind == Calibrate {
 		return time.Duration(2*u.plan.CalibrationPairs) * u.plan.Cost(u.scenarios, 1)
 	}
-	return u.plan.Expected(u.scenarios, true, u.plan.Looks[0]) + u.tournamentCost()
+	return u.plan.Expected(u.scenarios, u.plan.Looks[0]) + u.Site.tournament(u.c.Request, u.plan, u.answers())
 }
 
 // tune is the feedback loop.

@@ -103,7 +103,9 @@ func profileChoices(site orchestrator.Site) (choices []web.Choice) {
 			continue
 		}
 		run := site.For(p)
-		least, most := plan.Expected(run, false, plan.Looks[0]), plan.Expected(run, true, plan.Looks[len(plan.Looks)-1])
+		most := plan.Expected(run, plan.Looks[len(plan.Looks)-1])
+		plan.Screen = nil
+		least := plan.Expected(run, plan.Looks[0])
 		choices = append(choices, web.Choice{Name: string(p), About: fmt.Sprintf("%.0f to %.0f minutes", least.Minutes(), most.Minutes())})
 	}
 	return choices

@@ -3,8 +3,6 @@ package advisor
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -59,8 +57,7 @@ func (o *openAI) Classify(ctx context.Context, cycle int64, series [][]traffic.S
 
 // patternSHA is the SHA-256 of all that a model is told beside the series.
 func patternSHA() string {
-	h := sha256.Sum256([]byte(prompts.Patterns + "\x00" + prompts.Repair + "\x00" + string(patternForm().json)))
-	return hex.EncodeToString(h[:])
+	return sha([]byte(prompts.Patterns + "\x00" + prompts.Repair + "\x00" + string(patternForm().json)))
 }
 
 // patternText lays the series out for a model, and says how many windows of each it holds: the ends of the longest are

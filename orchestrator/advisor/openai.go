@@ -3,8 +3,6 @@ package advisor
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -174,8 +172,7 @@ func read(text string, champion rules.RuleSet, advice *Advice, call *Call) error
 
 // PromptSHA is the SHA-256 of all that a model is told beside the evidence, in hex: prompts and schema.
 func PromptSHA() string {
-	h := sha256.Sum256([]byte(prompts.Rules + "\x00" + prompts.Repair + "\x00" + prompts.Another + "\x00" + string(schemaJSON())))
-	return hex.EncodeToString(h[:])
+	return sha([]byte(prompts.Rules + "\x00" + prompts.Repair + "\x00" + prompts.Another + "\x00" + string(schemaJSON())))
 }
 
 // temperature is what is sent. The library leaves out a 0, which servers read as 1; the smallest number there is

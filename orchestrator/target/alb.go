@@ -55,7 +55,7 @@ func New(admins []string, token string) (*ALB, error) {
 // Generation 0 is by hand: it is not ordered after anybody's change, so where somebody was faster it is a Refused of 412.
 // With trial the rules stay out of the proxies' files.
 func (a *ALB) Apply(ctx context.Context, v ruleversions.Version, generation int64, trial bool) error {
-	err := a.each(func(admin string) error {
+	return a.each(func(admin string) error {
 		err := a.apply(ctx, admin, v, generation, trial)
 		if refused := (*Refused)(nil); generation > 0 && errors.As(err, &refused) && refused.Status == http.StatusPreconditionFailed {
 			err = a.apply(ctx, admin, v, generation, trial) // somebody was faster: once more, over what is in force now
@@ -63,12 +63,20 @@ func (a *ALB) Apply(ctx context.Context, v ruleversions.Version, generation int6
 		if err != nil {
 			return fmt.Errorf("applying v%d to the proxy at %s: %w", v.Number, admin, err)
 		}
+		a.applied(generation)
 		return nil
 	})
-	if err == nil && generation > a.generation.Load() { // only the Converger brings one, one at a time
-		a.generation.Store(generation)
+}
+
+// applied notes a generation that a proxy has taken: from then on it refuses what comes under a lower one, whether or not the
+// other proxies answer.
+func (a *ALB) applied(generation int64) {
+	for {
+		highest := a.generation.Load()
+		if generation <= highest || a.generation.CompareAndSwap(highest, generation) {
+			return
+		}
 	}
-	return err
 }
 
 // each calls every proxy at the same time, so that one that is down keeps none from being put right.
