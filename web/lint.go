@@ -8,6 +8,7 @@ import (
 	"retune/proxy/rules"
 	"retune/proxy/steering"
 	"retune/proxy/traffic"
+	"retune/ruleversions"
 )
 
 // replaySpan is how far back the proxy's own snapshots are replayed.
@@ -49,17 +50,21 @@ func (s *Server) recorded(ctx context.Context) ([]traffic.Snapshot, error) {
 	return s.Snapshots(ctx, time.Now().Add(-replaySpan))
 }
 
-// lintVersion looks at a version. One that a cycle proposed is replayed over that cycle's snapshots, any other over none: what is
-// recorded now is no measure of what was meant then.
-func (s *Server) lintVersion(ctx context.Context, rs rules.RuleSet, cycle int64) (v lintView, err error) {
-	var series []traffic.Snapshot
-	if cycle != 0 {
-		if series, err = s.History.Snapshots(ctx, cycle); err != nil {
+// lintVersion is what was found of a version before its trial, where a cycle proposed it. Of any other it is what its file says:
+// what is recorded now is no measure of what was meant then.
+func (s *Server) lintVersion(ctx context.Context, ver ruleversions.Version) (v lintView, err error) {
+	if ver.CycleID != 0 {
+		proposals, err := s.History.Proposals(ctx, ver.CycleID)
+		if err != nil {
 			return v, err
 		}
-		v.Over = "what its cycle recorded"
+		for _, p := range proposals {
+			if p.Version == ver.Number {
+				return lintView{Remarks: p.Remarks, Replay: p.Replay, Over: "what its cycle recorded"}, nil
+			}
+		}
 	}
-	v.Remarks, v.Replay = steering.Lint(rs, series)
+	v.Remarks, v.Replay = steering.Lint(ver.Rules, nil)
 	return v, nil
 }
 

@@ -113,8 +113,18 @@ func TestAProposalShowsWhatTheLintFinds(t *testing.T) {
 	require.Contains(t, page, "is not above gradual_increase_rate")
 	require.Contains(t, page, "Windows under its rule")
 	require.Contains(t, page, "Apply it now", "a person may all the same")
-	page = ask(t, s, "GET", "/versions/3", nil).Body.String()
+}
+
+// What was found before a version's trial is shown with it, and not looked for again: the cycle has recorded more since.
+func TestAVersionShowsWhatWasFoundBeforeItsTrial(t *testing.T) {
+	m := story()
+	chosen := m.proposals[3][2]
+	page := ask(t, newServer(t, m), "GET", fmt.Sprintf("/versions/%d", chosen.Version), nil).Body.String()
+	require.Contains(t, page, "never in force")
+	require.Contains(t, page, "1 switches in 30 windows")
+	page = ask(t, newServer(t, m), "GET", "/versions/1", nil).Body.String()
 	require.Contains(t, page, "Lint and replay")
+	require.NotContains(t, page, "Replayed over", "nobody proposed it")
 }
 
 func TestRulesThatAreInForceAreNotMadeAgain(t *testing.T) {

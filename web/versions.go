@@ -146,7 +146,7 @@ func (s *Server) versionView(ctx context.Context, n int) (v versionView, err err
 	if v.judged, err = s.judged(ctx, ver); err != nil {
 		return v, err
 	}
-	if v.Lint, err = s.lintVersion(ctx, ver.Rules, ver.CycleID); err != nil {
+	if v.Lint, err = s.lintVersion(ctx, ver); err != nil {
 		return v, err
 	}
 	if v.Active, err = s.active(ctx); err != nil || ver.Parent == 0 {
