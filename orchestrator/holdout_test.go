@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -99,8 +100,8 @@ func TestRulesThatAreTunedToTheSuiteAreFoundOut(t *testing.T) {
 	})
 }
 
-// revealing are words and figures of what is held out; in three digits, as a prompt has them.
-var revealing = []string{"sawtooth", "tooth", "717", "718", "724", "731", "1430", "1434", "2150", "2151"}
+// revealing are words and figures of what is held out, in three digits, as a prompt has them; not digits within another figure.
+var revealing = regexp.MustCompile(`tooth|(^|[^0-9.])(71[78]|724|731|143[04]|215[01])`)
 
 func TestNoGeneratorLearnsOfWhatIsHeldOut(t *testing.T) {
 	var asked []string
@@ -144,9 +145,7 @@ func TestNoGeneratorLearnsOfWhatIsHeldOut(t *testing.T) {
 		for _, shown := range []string{"steady", "burst", "313", "323", "held out"} {
 			require.Contains(t, text, shown)
 		}
-		for _, secret := range revealing {
-			require.NotContains(t, text, secret, name)
-		}
+		require.Empty(t, revealing.FindString(text), name)
 	}
 }
 

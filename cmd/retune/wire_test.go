@@ -26,7 +26,7 @@ type desk struct {
 
 func (d *desk) Enqueue(context.Context, orchestrator.Request) (orchestrator.Cycle, error) {
 	if d.ends.IsZero() || time.Now().Before(d.ends) {
-		return orchestrator.Cycle{ID: 1, Request: orchestrator.Request{Kind: orchestrator.Calibrate, Actor: orchestrator.Self}}, orchestrator.ErrBusy
+		return orchestrator.Cycle{ID: 1, Request: orchestrator.Request{Kind: orchestrator.Calibrate, Trigger: "system", Actor: orchestrator.Self}}, orchestrator.ErrBusy
 	}
 	return orchestrator.Cycle{ID: 2}, nil
 }

@@ -77,7 +77,7 @@ func evenly[T any](x []T, n int) []T {
 
 func pointOf(scenario string, start time.Time, s traffic.Snapshot) Point {
 	return Point{
-		Scenario: scenario, AtS: s.At.Sub(start).Seconds(),
+		Scenario: scenario, AtS: s.At.Sub(start).Round(time.Millisecond).Seconds(),
 		RPS: s.RPS, RPSChangeRate: s.RPSChangeRate, AvgLatencyMS: s.AvgLatencyMS, P95MS: s.P95MS, ErrorRate: s.ErrorRate,
 		State: s.State, Algorithm: balance.Algorithm(s.Algorithm),
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"retune/proxy/steering"
 )
@@ -19,7 +20,7 @@ const (
 // judge says what one switch brought.
 func (a analysis) judge(d steering.Decision) Switch {
 	s := Switch{
-		Scenario: a.run.Scenario, AtS: d.At.Sub(a.run.Started).Seconds(), State: d.State,
+		Scenario: a.run.Scenario, AtS: d.At.Sub(a.run.Started).Round(time.Millisecond).Seconds(), State: d.State,
 		From: d.PreviousAlgorithm, To: d.Algorithm, Confident: d.Confidence, Outcome: Unclear,
 	}
 	from, until := a.stretch(d.BootID, d.At)
