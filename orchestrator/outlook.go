@@ -127,15 +127,12 @@ func (o Outlook) sentences(known KnownNoise, now time.Time) string {
 	return strings.Join(says, " ")
 }
 
-// endless is the number of needed pairs from which on more is not counted; see verdict.Resolution.
-const endless = 99
-
 // decision says whether the profile can decide, and what it would take.
 func (o Outlook) decision() string {
 	h := *o.Hardest
 	pairs, takes := counted(h.Needed, "pair"), minutes(o.NeededTakes)
-	if h.Needed >= endless {
-		pairs, takes = fmt.Sprintf("%d pairs or more", endless), "more than "+takes
+	if h.Needed >= verdict.MostPairs {
+		pairs, takes = fmt.Sprintf("%d pairs or more", verdict.MostPairs), "more than "+takes
 	}
 	what := fmt.Sprintf("%s in %s", metricWords(h.Metric), h.Scenario)
 	if o.Decides() {

@@ -210,8 +210,8 @@ func (e estimate) interval(m Metric, t tails) (low, high float64) {
 }
 
 const (
-	// mostMore bounds MorePairs; more than that is not worth measuring.
-	mostMore = 99
+	// MostPairs bounds Resolution.Needed and Finding.MorePairs: more is not worth measuring, and not counted.
+	MostPairs = 99
 	// mostly is in what share of cycles "would decide" is true.
 	mostly = 0.8
 )
@@ -231,5 +231,5 @@ func (e estimate) more(limit float64, last tails, share float64) int {
 	}
 	shrink := e.margin(tail, share) / math.Abs(limit-e.mean)
 	pairs := float64(e.n) * shrink * shrink
-	return int(min(max(1, math.Ceil(pairs)-float64(e.n)), mostMore))
+	return int(min(max(1, math.Ceil(pairs)-float64(e.n)), MostPairs))
 }

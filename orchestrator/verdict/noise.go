@@ -94,7 +94,7 @@ func Resolve(known []Noise, limits Limits, looks []int) []Resolution {
 		planned := estimate{sd: r.SD, df: df + float64(pairs-1), n: pairs, t: t}
 		r.Smallest = math.Abs(m.effect(planned.margin(last.acquit, share)))
 		r.Needed = 1
-		for within := math.Abs(m.scaled(limits)); r.Needed < mostMore; r.Needed++ {
+		for within := math.Abs(m.scaled(limits)); r.Needed < MostPairs; r.Needed++ {
 			e := estimate{sd: r.SD, df: df + float64(r.Needed-1), n: r.Needed, t: t}
 			if e.margin(last.acquit, share) <= within {
 				break
