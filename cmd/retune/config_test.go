@@ -101,7 +101,7 @@ func TestWithoutAnOrchestratorTheNextStepIsSaid(t *testing.T) {
 
 func TestUsageErrorsExit2(t *testing.T) {
 	inFolder(t, nil)
-	for _, args := range [][]string{{"cycle", "--profile", "huge"}, {"rules", "show", "seven"}, {"bench", "--algorithm", "MAGIC"}, {"nonsense"}, {"rules", "show", "1", "--server", "::"}} {
+	for _, args := range [][]string{{"cycle", "--profile", "huge"}, {"rules", "show", "seven"}, {"bench", "--algorithm", "MAGIC"}, {"nonsense"}, {"rules", "show", "1", "--server", "::"}, {"proxy", "--listen", "17085"}, {"serve", "--web", "web"}} {
 		_, errs, err := printed(t, args...)
 		require.Equal(t, exitUsage, exitCode(err, false), "%v: %s", args, errs)
 		require.NotEmpty(t, errs)

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
+	"reflect"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -131,9 +133,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // newParser is the command line as kong reads it; tests read manuals and manifests with it.
 func newParser(c *cli, stdout, stderr io.Writer, options ...kong.Option) (*kong.Kong, error) {
-	return kong.New(c, append(options, kong.Name("retune"), kong.Writers(stdout, stderr), kong.UsageOnError(),
+	return kong.New(c, append(options, kong.Name("retune"), kong.Writers(stdout, stderr), kong.UsageOnError(), kong.NamedMapper("address", kong.MapperFunc(decodeAddress)),
 		kong.Description("A load balancer that benchmarks itself and rewrites its own rules."),
 		kong.Bind(&output{stdout, stderr}))...)
+}
+
+// decodeAddress reads where to listen; whether anybody can is found out later.
+func decodeAddress(ctx *kong.DecodeContext, target reflect.Value) error {
+	var s string
+	if err := ctx.Scan.PopValueInto("address", &s); err != nil {
+		return err
+	}
+	if _, _, err := net.SplitHostPort(s); err != nil {
+		return fmt.Errorf("%q is no address to listen at: want HOST:PORT, such as 127.0.0.1:8080", s)
+	}
+	target.SetString(s)
+	return nil
 }
 
 // output is where a sub-command writes: data to out, all else to err.

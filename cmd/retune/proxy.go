@@ -18,8 +18,8 @@ import (
 
 // proxyCmd is the load balancer in a process of its own.
 type proxyCmd struct {
-	Listen  string         `default:"127.0.0.1:8080" env:"RETUNE_LISTEN" help:"Address for the traffic."`
-	Admin   string         `default:"127.0.0.1:9901" env:"RETUNE_ADMIN" help:"Address of the admin API; outside of loopback it needs RETUNE_ADMIN_TOKEN."`
+	Listen  string         `type:"address" default:"127.0.0.1:8080" env:"RETUNE_LISTEN" help:"Address for the traffic."`
+	Admin   string         `type:"address" default:"127.0.0.1:9901" env:"RETUNE_ADMIN" help:"Address of the admin API; outside of loopback it needs RETUNE_ADMIN_TOKEN."`
 	Rules   string         `default:"decision-rules.yml" env:"RETUNE_RULES" type:"path" help:"The rule file; written with the default rules when it is missing."`
 	Backend []string       `sep:"none" env:"RETUNE_BACKENDS" placeholder:"ID=URL[,weight=N]" help:"A backend, such as server-1=http://127.0.0.1:5001,weight=6. Repeatable; in the environment separated by spaces."`
 	Trust   []netip.Prefix `env:"RETUNE_TRUST" placeholder:"PREFIX" help:"Peers whose X-Forwarded-* headers are believed, such as 127.0.0.0/8. Repeatable."`

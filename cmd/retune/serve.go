@@ -23,7 +23,7 @@ import (
 
 // orchestratorFlags is what the orchestrator needs to know, alone or within `up`.
 type orchestratorFlags struct {
-	Web         string            `help:"Where the web UI and the API listen (default 127.0.0.1:8090, or PORT)." env:"RETUNE_WEB" placeholder:"ADDR"`
+	Web         string            `type:"address" help:"Where the web UI and the API listen (default 127.0.0.1:8090, or PORT)." env:"RETUNE_WEB" placeholder:"ADDR"`
 	AuthToken   string            `help:"Token that the web UI and the API ask for; needed on any address but loopback." env:"RETUNE_AUTH_TOKEN" secret:"" hidden:""`
 	AdminToken  string            `help:"Token of the proxy's admin API." env:"RETUNE_ADMIN_TOKEN" secret:"" hidden:""`
 	Data        string            `help:"Folder of everything that is kept (default /var/lib/retune for root, else the user's data folder)." env:"RETUNE_DATA_DIR" placeholder:"DIR" type:"path"`

@@ -30,8 +30,8 @@ type upCmd struct {
 // upFlags is everything on one machine: the orchestrator, and the demo backends and the proxy as children.
 type upFlags struct {
 	orchestratorFlags
-	Listen      string   `help:"Where the proxy takes traffic." default:"127.0.0.1:8080" env:"RETUNE_LISTEN"`
-	Admin       string   `help:"Where the proxy's admin API listens." default:"127.0.0.1:9901" env:"RETUNE_ADMIN"`
+	Listen      string   `type:"address" help:"Where the proxy takes traffic." default:"127.0.0.1:8080" env:"RETUNE_LISTEN"`
+	Admin       string   `type:"address" help:"Where the proxy's admin API listens." default:"127.0.0.1:9901" env:"RETUNE_ADMIN"`
 	Backend     []string `help:"Your own backends instead of the four demo ones: ID=URL[,weight=N]. Repeatable." env:"RETUNE_BACKENDS" sep:"none" placeholder:"ID=URL"`
 	Demo        []string `help:"Where the four demo backends listen." default:"127.0.0.1:5001,127.0.0.1:5002,127.0.0.1:5003,127.0.0.1:5004" env:"RETUNE_DEMO" placeholder:"ADDR"`
 	TLSCert     string   `name:"tls-cert" hidden:"" env:"RETUNE_TLS_CERT"`
