@@ -19,6 +19,7 @@ type Status string
 // The statuses of a cycle:
 //
 //	queued → baseline → generating → applying → settling → verifying → kept | rolled_back | inconclusive
+//	                             └→ no_change
 //
 // or failed, cancelled or interrupted from any of them. Finished is the end of a calibration.
 const (

@@ -2,7 +2,7 @@
 // keeps it or puts the champion back.
 //
 // The parts: Tuner runs one cycle from top to bottom. Dispatcher claims queued cycles, one at a time per target, and
-// cancels them. Converger keeps the target on the desired version. Recover ends cycles whose process died. Nothing
+// cancels them. Converger keeps the target on the desired version. Queue.Reclaim ends cycles whose process died. Nothing
 // here knows Postgres or the web.
 package orchestrator
 

@@ -121,8 +121,8 @@ func (r Rejudgement) Ending() string {
 	if v.Outcome != verdict.Undecided {
 		return fmt.Sprintf("at look %d of %d, after %d pairs", v.Look, len(r.Looks), v.Pairs)
 	}
-	return fmt.Sprintf("at look %d of %d, after all %d pairs that there are: the cycle would have gone on to %d",
-		v.Look, len(r.Looks), v.Pairs, r.Looks[v.Look])
+	return fmt.Sprintf("at look %d of %d, after %d of the %d pairs that there are: the cycle would have gone on to %d",
+		v.Look, len(r.Looks), v.Pairs, r.Pairs, r.Looks[v.Look])
 }
 
 // Origin says how the verdict under the cycle's own limits compares with the one that is stored.

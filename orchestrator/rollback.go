@@ -109,11 +109,11 @@ func (u *turn) putBack(ctx context.Context) error {
 }
 
 // overCandidate applies a version by hand, in memory: the proxies' files hold the champion anyway. It leaves a target alone
-// that runs something other than a candidate of ours: this process may have been frozen, and replaced. found is what was left
+// that runs something other than a candidate of ours on trial: this process may have been frozen, and replaced. found is what was left
 // alone; nil: nothing was.
 func (u *turn) overCandidate(ctx context.Context, v ruleversions.Version) (found *rules.Active, err error) {
 	err = attempt(ctx, patience, func(ctx context.Context) error {
-		if now, err := u.Target.Serving(ctx); err == nil && !u.ours(now.Hash) {
+		if now, err := u.Target.Serving(ctx); err == nil && (!now.Trial || !u.ours(now.Hash)) {
 			found = &now
 			return nil
 		}

@@ -54,7 +54,8 @@ func Upcoming(cron, zone string, after time.Time, n int) ([]time.Time, error) {
 	// The parser sees the clock on the wall as if it were UTC, which no change of the clocks disturbs: across one it
 	// loses or repeats a day in some zones.
 	list := make([]time.Time, 0, max(n, 0))
-	wall := onWall(after.In(place), time.UTC)
+	// What a change has left out is due after walls have gone past it, so the walk begins before the longest of changes.
+	wall := onWall(after.In(place), time.UTC).Add(-longestChange)
 	for len(list) < n {
 		if wall = schedule.Next(wall); wall.IsZero() {
 			return nil, badCron(cron, errors.New("it is never due"))
@@ -65,6 +66,9 @@ func Upcoming(cron, zone string, after time.Time, n int) ([]time.Time, error) {
 	}
 	return list, nil
 }
+
+// longestChange is more than clocks are ever put on by.
+const longestChange = 3 * time.Hour
 
 func badCron(text string, err error) error {
 	return fmt.Errorf("%w: cron %q: %w", ErrInvalid, text, err)

@@ -22,6 +22,8 @@ func TestNext(t *testing.T) {
 		{"spring: 02:30 is left out and due at 03:30", "30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-29T01:30:00Z"},
 		{"spring: the day after is as ever", "30 2 * * *", "Europe/Berlin", "2026-03-29T01:30:00Z", "2026-03-30T00:30:00Z"},
 		{"spring: every hour goes on every hour", "0 * * * *", "Europe/Berlin", "2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z"},
+		{"spring: another time that is left out, after the first", "0,30 2 * * *", "Europe/Berlin", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"},
+		{"spring: saved after the change", "30 2 * * *", "Europe/Berlin", "2026-03-29T01:10:00Z", "2026-03-29T01:30:00Z"},
 		{"spring: midnight is left out, west of Greenwich", "0 0 * * *", "America/Santiago", "2026-09-05T12:00:00Z", "2026-09-06T04:00:00Z"},
 		{"spring: midnight is left out", "0 0 * * *", "Africa/Cairo", "2026-04-23T12:00:00Z", "2026-04-23T22:00:00Z"},
 		{"autumn: 02:30 comes twice, the first is due", "30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", "2026-10-25T00:30:00Z"},

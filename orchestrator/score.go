@@ -102,21 +102,22 @@ func harm(champion, proposal verdict.Measurement, l verdict.Limits) float64 {
 	return min(max(h, -most), most)
 }
 
-// unknown is how much two short runs of equal arms are taken to scatter on a machine that was never calibrated.
-var unknown = map[verdict.Metric]float64{verdict.P95: 0.15, verdict.RPS: 0.05, verdict.ErrorRate: 0.01}
-
 // variance is that of the harm between two runs of equal arms in a scenario.
 func (s *screening) variance(scenario string) (v float64) {
-	for metric, limit := range map[verdict.Metric]float64{
-		verdict.P95: math.Log1p(s.limits.P95Increase), verdict.RPS: math.Log1p(-s.limits.RPSDecrease), verdict.ErrorRate: s.limits.ErrorIncrease,
+	for _, m := range []struct {
+		verdict.Metric
+		limit, sd float64 // sd: how much two short runs of equal arms are taken to scatter on a machine that was never calibrated
+	}{
+		{verdict.P95, math.Log1p(s.limits.P95Increase), 0.15},
+		{verdict.RPS, math.Log1p(-s.limits.RPSDecrease), 0.05},
+		{verdict.ErrorRate, s.limits.ErrorIncrease, 0.01},
 	} {
-		sd := unknown[metric]
 		for _, n := range s.noise {
-			if n.Scenario == scenario && n.Metric == metric {
-				sd = n.SD
+			if n.Scenario == scenario && n.Metric == m.Metric {
+				m.sd = n.SD
 			}
 		}
-		v += sd * sd / (limit * limit)
+		v += m.sd * m.sd / (m.limit * m.limit)
 	}
 	return v
 }

@@ -212,7 +212,12 @@ func (u *turn) saveKept(running context.Context, kept Cycle) error {
 		if err == nil {
 			return nil
 		}
-		p, lookErr := u.Ledger.Pointer(ctx) // it may have been stored before the connection broke
+		// It may have been stored before the connection broke, or the answer was late and ctx has ended.
+		var p Pointer
+		lookErr := attempt(context.WithoutCancel(ctx), patience, func(ctx context.Context) (err error) {
+			p, err = u.Ledger.Pointer(ctx)
+			return err
+		})
 		if lookErr == nil && p.Accepted == kept.Candidate {
 			return nil
 		}

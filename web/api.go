@@ -56,6 +56,11 @@ type paged struct {
 	Before int64 `query:"before" minimum:"0" doc:"only items older than this number"`
 }
 
+// limited is the query of a list that is not paged.
+type limited struct {
+	Limit int `query:"limit" minimum:"1" maximum:"200" default:"25"`
+}
+
 // numbered is a path that ends in a number.
 type numbered struct {
 	ID int64 `path:"id" minimum:"1"`
@@ -136,7 +141,7 @@ func (s *Server) statusCalls() {
 		}
 		return answer(st, err)
 	})
-	call(s, "GET", "/activations", "Changes of the rules in force, newest first", 0, func(ctx context.Context, in *paged) (*body[list[orchestrator.Activation]], error) {
+	call(s, "GET", "/activations", "Changes of the rules in force, newest first", 0, func(ctx context.Context, in *limited) (*body[list[orchestrator.Activation]], error) {
 		a, err := s.History.Activations(ctx, in.Limit)
 		return answer(listed(a, 0), err)
 	})

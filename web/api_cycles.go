@@ -17,7 +17,7 @@ import (
 
 // startBody is orchestrator.Request as the API takes it: every field may be left out.
 type startBody struct {
-	Kind      orchestrator.Kind `json:"kind,omitempty" enum:"tune,calibrate,bench" default:"tune"`
+	Kind      orchestrator.Kind `json:"kind,omitempty" enum:"tune,calibrate" default:"tune"`
 	Trigger   string            `json:"trigger,omitempty" doc:"what asks, e.g. cli; api by default"`
 	Actor     string            `json:"actor,omitempty" doc:"who asks"`
 	Target    string            `json:"target,omitempty" doc:"the only one that this server has, by default"`
@@ -60,7 +60,14 @@ type accepted struct {
 }
 
 func accept(cy orchestrator.Cycle, err error) (*accepted, error) {
-	return &accepted{apiBase + cyclePath(cy.ID), cy}, err
+	return &accepted{apiBase + cyclePath(cy.ID), withoutCassette(cy)}, err
+}
+
+// withoutCassette is a cycle as it is told: a cassette is up to 1 MiB, and cycles are asked for every second while the machine is
+// measured.
+func withoutCassette(cy orchestrator.Cycle) orchestrator.Cycle {
+	cy.Replay = ""
+	return cy
 }
 
 // started is the answer to a start, with what the cycle can tell.
@@ -78,7 +85,7 @@ type startedCycle struct {
 func (s *Server) start(ctx context.Context, r orchestrator.Request) (*started, error) {
 	outlook := first(s.outlooks(ctx, r))
 	cy, err := s.enqueue(ctx, r)
-	return &started{apiBase + cyclePath(cy.ID), startedCycle{cy, outlook}}, err
+	return &started{apiBase + cyclePath(cy.ID), startedCycle{withoutCassette(cy), outlook}}, err
 }
 
 // cycleCalls are cycles, their progress and what they measured.
@@ -101,8 +108,7 @@ func (s *Server) cycleCalls() {
 	})
 	call(s, "GET", "/cycles/{id}", "One cycle, with its verdict", 0, func(ctx context.Context, in *numbered) (*body[orchestrator.Cycle], error) {
 		cy, err := s.History.Cycle(ctx, in.ID)
-		cy.Replay = "" // up to 1 MiB, and asked for every second while the machine is measured
-		return answer(cy, err)
+		return answer(withoutCassette(cy), err)
 	})
 	call(s, "POST", "/cycles/{id}/cancel", "Cancel a cycle; the champion stays or becomes active again", http.StatusAccepted, s.apiCancel)
 	call(s, "GET", "/cycles/{id}/live", "How a running cycle stands; 404 before its first progress", 0, func(ctx context.Context, in *numbered) (*body[orchestrator.Live], error) {

@@ -36,6 +36,14 @@ func known(v float64) string {
 	return figure(v)
 }
 
+// milliseconds is known with its unit.
+func milliseconds(v float64) string {
+	if v == 0 {
+		return none
+	}
+	return figure(v) + " ms"
+}
+
 // grouped writes an integer with commas between thousands.
 func grouped(n int64) string {
 	s := strconv.FormatInt(n, 10)
@@ -81,7 +89,7 @@ func change(m verdict.Metric, v float64) string {
 func measured(m verdict.Metric, v float64) string {
 	switch m {
 	case verdict.P95:
-		return figure(v) + " ms"
+		return milliseconds(v)
 	case verdict.ErrorRate:
 		return share(v)
 	}

@@ -103,7 +103,7 @@ type judgeQuery struct {
 	ID     int64  `path:"id" minimum:"1"`
 	P95    string `query:"p95" doc:"by how much p95 may rise: 10% (in an address 10%25) or 0.10; the cycle's own limit by default"`
 	RPS    string `query:"rps" doc:"by how much RPS may fall, likewise"`
-	Errors string `query:"errors" doc:"by how many percentage points the error rate may rise: 1 or 0.5pt"`
+	Errors string `query:"errors" doc:"by how many percentage points the error rate may rise: 1 or 0.5pp"`
 }
 
 // Resolve refuses an address of which something would be left out.

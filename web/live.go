@@ -30,7 +30,7 @@ type liveView struct {
 }
 
 func (s *Server) liveView(ctx context.Context, c orchestrator.Cycle) (liveView, error) {
-	v := liveView{Cycle: c}
+	v := liveView{Cycle: withoutCassette(c)}
 	live, err := s.History.Live(ctx, c.ID)
 	if err == nil {
 		v.Live = &live

@@ -70,6 +70,13 @@ func (s *Server) request(f startForm) (r orchestrator.Request, err error) {
 	if r.Limits, err = limitsWith(s.Choices.Limits, f.P95, f.RPS, f.Errors); err != nil {
 		return r, err
 	}
+	if r.Kind == orchestrator.Calibrate {
+		r.Generator = ""
+		if r.Proposal != "" || f.Replay != "" {
+			return r, invalid("a calibration takes no proposal and no cassette: it measures the rules in force against themselves")
+		}
+		return r, nil
+	}
 	if f.Generator == "replay" || f.Replay != "" {
 		return replayed(r, f.Replay)
 	}

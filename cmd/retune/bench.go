@@ -154,16 +154,22 @@ func (c *benchCmd) processes(dir string, back []string, listen, admin string) []
 }
 
 func (c *benchCmd) scenarios(url string, back []string, plan orchestrator.Plan) (all []loadtest.Scenario, err error) {
+	var names []string
 	for _, s := range loadtest.Shapes() {
 		closed := s.Closed != nil
+		if closed == c.Reference {
+			names = append(names, s.Name)
+		}
 		if closed != c.Reference || (s.HoldOut && len(c.Scenario) == 0) || (len(c.Scenario) > 0 && !slices.Contains(c.Scenario, s.Name)) {
 			continue
 		}
 		p := loadtest.Profile(c.Profile)
 		all = append(all, loadtest.Scenario{Shape: s.Scaled(p), Profile: p, Target: url, Controls: demoControls(back), Warm: plan.Warm, Seed: 1})
 	}
-	if len(all) == 0 {
-		return nil, usage("no such scenario: %s", strings.Join(c.Scenario, ", "))
+	for _, n := range c.Scenario {
+		if !slices.Contains(names, n) {
+			return nil, usage("no scenario %q; there are %s", n, strings.Join(names, ", "))
+		}
 	}
 	return all, nil
 }

@@ -104,7 +104,7 @@ func decode(res *http.Response, out any) error {
 		p.Status = res.StatusCode
 		switch {
 		case p.Status == http.StatusUnauthorized:
-			return unavailable(errors.New("the orchestrator wants a token: set RETUNE_AUTH_TOKEN"))
+			return unavailable(errors.New("the orchestrator wants its token: set RETUNE_AUTH_TOKEN to it"))
 		case p.Status == http.StatusUnprocessableEntity:
 			return &exitError{exitUsage, p}
 		case p.Status == http.StatusServiceUnavailable, p.Status == http.StatusBadGateway:

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+	"github.com/joho/godotenv"
 	"github.com/stretchr/testify/require"
 )
 
@@ -189,19 +190,27 @@ func TestComposeKeepsWhatMustLast(t *testing.T) {
 
 // Compose stops with the sentence after :? rather than start a role that the network could command.
 func TestComposeDemandsItsSecrets(t *testing.T) {
-	example, err := os.ReadFile(filepath.Join(root, ".env.example"))
+	example, err := godotenv.Read(filepath.Join(root, ".env.example"))
 	require.NoError(t, err)
-	variable := regexp.MustCompile(`\$\{([A-Z_]+)(:[?-])?`)
+	variable := regexp.MustCompile(`\$\{([A-Z_]+)(:[?-])?([^}]*)`)
 	c := readCompose(t)
+	handedOn := map[string]bool{}
 	for name, s := range c.Services {
 		for key, value := range s.Environment {
 			for _, m := range variable.FindAllStringSubmatch(value, -1) {
-				require.Contains(t, string(example), "\n"+m[1]+"=\n", "%s: %s", name, key)
-				if !strings.HasPrefix(m[1], "OPENAI_") {
+				handedOn[m[1]] = true
+				require.Contains(t, example, m[1], "%s: %s", name, key)
+				switch {
+				case strings.HasPrefix(m[1], "RETUNE_MAX_"):
+					require.Equal(t, ":-"+example[m[1]], m[2]+m[3], "%s: %s is the example's", name, key)
+				case !strings.HasPrefix(m[1], "OPENAI_"):
 					require.Equal(t, ":?", m[2], "%s: %s is a secret and has no default", name, key)
 				}
 			}
 		}
+	}
+	for variable := range example {
+		require.True(t, handedOn[variable], "%s of .env.example does nothing under Compose", variable)
 	}
 	require.Contains(t, c.Services["proxy"].Environment, "RETUNE_ADMIN_TOKEN")
 	require.Contains(t, c.Services["orchestrator"].Environment, "RETUNE_ADMIN_TOKEN")

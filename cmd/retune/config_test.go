@@ -116,3 +116,14 @@ func TestABrokenEnvironmentFileDoesNotTellItsKeys(t *testing.T) {
 	require.Contains(t, errs, "close every quote")
 	require.NotContains(t, out+errs+err.Error(), "sk-secret")
 }
+
+// Compose files and environment files hand on variables that nobody filled in.
+func TestAVariableThatIsSetToNothingIsNotSet(t *testing.T) {
+	inFolder(t, nil)
+	t.Setenv("RETUNE_LISTEN", "")
+	t.Setenv("RETUNE_ADMIN", "")
+	_, errs, err := printed(t, "proxy", "--backend", "nothing")
+	require.Equal(t, exitUsage, exitCode(err, false), errs)
+	require.Contains(t, errs, "nothing")
+	require.NotContains(t, errs, "address")
+}

@@ -205,14 +205,14 @@ func findingRow(f verdict.Finding) []string {
 		}
 		return fmt.Sprintf("%.1f/s", v)
 	}
-	unit := "%"
+	unit, digits := "%", 1
 	if f.Metric == verdict.ErrorRate {
-		unit = " pt"
+		unit, digits = " pp", 2
 	}
 	scenario := f.Scenario
 	if f.HoldOut {
 		scenario += " (hold-out)"
 	}
-	return []string{scenario, string(f.Metric), figure(f.Champion), figure(f.Candidate), fmt.Sprintf("%+.1f%s", 100*f.Effect, unit),
-		fmt.Sprintf("%+.1f … %+.1f%s", 100*f.Low, 100*f.High, unit), fmt.Sprintf("%+.4g%s", 100*f.Limit, unit), strconv.Itoa(f.Pairs), string(f.Outcome)}
+	return []string{scenario, string(f.Metric), figure(f.Champion), figure(f.Candidate), fmt.Sprintf("%+.*f%s", digits, 100*f.Effect, unit),
+		fmt.Sprintf("%+.*f … %+.*f%s", digits, 100*f.Low, digits, 100*f.High, unit), fmt.Sprintf("%+.4g%s", 100*f.Limit, unit), strconv.Itoa(f.Pairs), string(f.Outcome)}
 }

@@ -16,7 +16,7 @@ import (
 type limitFlags struct {
 	P95    string `name:"p95" help:"By how much p95 may rise: 15% or 0.15." placeholder:"15%"`
 	RPS    string `name:"rps" help:"By how much RPS may fall: 15% or 0.15." placeholder:"15%"`
-	Errors string `name:"errors" help:"By how many percentage points the error rate may rise: 2 or 0.5pt." placeholder:"2"`
+	Errors string `name:"errors" help:"By how many percentage points the error rate may rise: 2 or 0.5pp." placeholder:"2"`
 }
 
 func (f limitFlags) given() bool { return f != (limitFlags{}) }

@@ -107,6 +107,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	unsetEmpty(parser)
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
@@ -136,6 +137,17 @@ func newParser(c *cli, stdout, stderr io.Writer, options ...kong.Option) (*kong.
 	return kong.New(c, append(options, kong.Name("retune"), kong.Writers(stdout, stderr), kong.UsageOnError(), kong.NamedMapper("address", kong.MapperFunc(decodeAddress)),
 		kong.Description("A load balancer that benchmarks itself and rewrites its own rules."),
 		kong.Bind(&output{stdout, stderr}))...)
+}
+
+// unsetEmpty takes variables that are set to nothing for unset: so they stand in environment files, for kong they are values.
+func unsetEmpty(k *kong.Kong) {
+	for _, f := range everyFlag(k.Model.Node) {
+		for _, e := range f.Envs {
+			if os.Getenv(e) == "" {
+				_ = os.Unsetenv(e) // it can't fail
+			}
+		}
+	}
 }
 
 // decodeAddress reads where to listen; whether anybody can is found out later.

@@ -36,7 +36,7 @@ type proxyCmd struct {
 	HealthInterval time.Duration `default:"2s" env:"RETUNE_HEALTH_INTERVAL" help:"Time between two health checks of a backend."`
 	HealthTimeout  time.Duration `default:"3s" env:"RETUNE_HEALTH_TIMEOUT" help:"How long a health check may take."`
 
-	AdminToken string `env:"RETUNE_ADMIN_TOKEN" hidden:"" help:"Bearer token of the admin API; from the environment."`
+	AdminToken string `env:"RETUNE_ADMIN_TOKEN" secret:"" hidden:"" help:"Bearer token of the admin API; from the environment."`
 	logFlags   `embed:""`
 }
 

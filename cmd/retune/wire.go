@@ -148,7 +148,7 @@ func (s *starter) first(ctx context.Context, actor string, enqueue func() (orche
 			return c, err
 		case <-time.After(100 * time.Millisecond):
 		}
-		if c, err = enqueue(); !errors.Is(err, orchestrator.ErrBusy) {
+		if c, err = enqueue(); !errors.Is(err, orchestrator.ErrBusy) || !c.BySelf() {
 			return c, err
 		}
 	}

@@ -123,13 +123,13 @@ func updateCycle(ctx context.Context, q *queries.Queries, c orchestrator.Cycle) 
 }
 
 // CancelRequested reports whether somebody asked for the cycle to be cancelled. ErrLost when it is not this
-// instance's any more: then it has to stop as well.
+// instance's any more: then it has to stop as well. One that has ended here is not lost.
 func (s *Store) CancelRequested(ctx context.Context, id int64) (bool, error) {
 	c, err := s.q.Cycle(ctx, id)
 	if err != nil {
 		return false, fmt.Errorf("reading cycle %d: %w", id, found(err))
 	}
-	if !s.mine(c) {
+	if me := s.instance(); me == 0 || value(c.Owner) != me {
 		return c.CancelRequested, fmt.Errorf("cycle %d: %w", id, orchestrator.ErrLost)
 	}
 	return c.CancelRequested, nil

@@ -75,11 +75,11 @@ func TestThreeInstancesFireADueTimeOnce(t *testing.T) {
 	var first time.Time
 	for _, name := range []string{"a", "b", "c", "d"} {
 		sc := nightly()
-		sc.Name = name
+		sc.Name, sc.Zone = name, "UTC" // where 24 hours later is the next day
 		first = saved(t, s, sc).NextRun
 	}
 	for day := range days {
-		now := first.AddDate(0, 0, day).Add(2 * time.Minute) // a change of the clocks is under an hour and 24 of them
+		now := first.AddDate(0, 0, day).Add(2 * time.Minute)
 		var mu sync.Mutex
 		var all []orchestrator.Cycle
 		var wg sync.WaitGroup

@@ -121,6 +121,9 @@ func (s spread) variance() float64 {
 	return s.ss / s.df
 }
 
+// atLeast is the spread with a standard deviation that is no smaller: nothing, many times over, stays nothing.
+func (s spread) atLeast(sd float64) spread { return spread{max(s.ss, sd*sd*s.df), s.df} }
+
 // times is the spread of something that scatters more by that factor of variance.
 func (s spread) times(factor float64) spread { return spread{s.ss * factor, s.df} }
 

@@ -75,7 +75,7 @@ func (j *judge) findings(m Metric, groups []scenarioPairs) []Finding {
 	}
 	if louder := cycle.beyond(machine, m); louder > 1 {
 		for i := range known {
-			known[i] = known[i].times(louder).capped(cycle.df)
+			known[i] = known[i].atLeast(m.floor()).times(louder).capped(cycle.df)
 		}
 		j.warn("%s scatters more in this cycle than this machine is known to (%.3f against %.3f): the known noise is taken to be as much larger in every scenario", m.words(), math.Sqrt(cycle.variance()), math.Sqrt(machine.variance()))
 	} else if unknown > 0 {

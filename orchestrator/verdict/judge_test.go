@@ -162,6 +162,25 @@ func TestKnownNoiseThatThisCycleContradictsIsRaisedToIt(t *testing.T) {
 	require.Equal(t, Undecided, v.Outcome)
 }
 
+// A machine on which nothing ever failed knows an error rate's noise of exactly 0, which no factor raises.
+func TestNoiseThatWasNeverSeenIsRaisedToo(t *testing.T) {
+	var pairs []Pair
+	var known []Noise
+	for _, s := range []string{"steady", "burst", "gradual", "failure"} {
+		known = append(known, Noise{s, P95, 0.03, 31}, Noise{s, RPS, 0.003, 31}, Noise{s, ErrorRate, 0, 31})
+		for i, p := range pairsOf(s, 8, func(int, *Measurement) {}) {
+			p.Champion.ErrorRate, p.Candidate.ErrorRate = 0, 0
+			if i == 2 || i == 5 { // bad in one run of four
+				p.Candidate.ErrorRate = 0.048
+			}
+			pairs = append(pairs, p)
+		}
+	}
+	v := judged(t, pairs, known)
+	require.Contains(t, strings.Join(v.Warnings, "\n"), "error rate scatters more in this cycle than this machine is known to")
+	require.Equal(t, Inconclusive, v.Outcome, v.Reason)
+}
+
 // Pairs that happen to look alike say little about a scenario that is known to be noisy, and no more because another
 // scenario is noisier than it was known to be.
 func TestNoiseInOneScenarioMakesNoOtherLookQuiet(t *testing.T) {

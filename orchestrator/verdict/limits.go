@@ -10,7 +10,7 @@ import (
 )
 
 // With is the limits with those that are given as text in place of its own; an empty text leaves one as it is. p95 and
-// RPS are shares, written as 10% or 0.10; errorRate is percentage points, written as 1, 1pt or 1%. A number that could
+// RPS are shares, written as 10% or 0.10; errorRate is percentage points, written as 1, 1pp or 1%. A number that could
 // mean either (10 for p95, 0.02 for errors) is refused, as is everything that Check refuses. The error names each
 // fault and how to write it.
 func (l Limits) With(p95, rps, errorRate string) (Limits, error) {
@@ -75,9 +75,9 @@ var pointUnits = []string{"points", "point", "pts", "pp", "pt", "%"}
 // leastPoints is below which a number without a unit is rather a share: 0.02 is more often 2 points than 0.02.
 const leastPoints = 0.1
 
-// parsePoints reads 1, 1pt or 1%.
+// parsePoints reads 1, 1pp or 1%.
 func parsePoints(text string) (float64, error) {
-	const want = "percentage points above 0, such as 1 or 0.5pt"
+	const want = "percentage points above 0, such as 1 or 0.5pp"
 	digits, unit := text, false
 	for _, u := range pointUnits {
 		if digits, unit = strings.CutSuffix(text, u); unit {
@@ -89,14 +89,14 @@ func parsePoints(text string) (float64, error) {
 	case err != nil:
 		return 0, err
 	case !unit && v > 0 && v < leastPoints:
-		return 0, fmt.Errorf("it could mean %[1]s percentage points or a share of %[1]s: write %[1]spt or %[2]spt", digits, short(100*v))
+		return 0, fmt.Errorf("it could mean %[1]s percentage points or a share of %[1]s: write %[1]spp or %[2]spp", digits, short(100*v))
 	}
 	return v / 100, nil
 }
 
-// Text is the limits as With reads them: 15%, 15% and 2pt.
+// Text is the limits as With reads them: 15%, 15% and 2pp.
 func (l Limits) Text() (p95, rps, errorRate string) {
-	return short(100*l.P95Increase) + "%", short(100*l.RPSDecrease) + "%", short(100*l.ErrorIncrease) + "pt"
+	return short(100*l.P95Increase) + "%", short(100*l.RPSDecrease) + "%", short(100*l.ErrorIncrease) + "pp"
 }
 
 // String reads like "p95 +15%, RPS −15%, errors +2 points".

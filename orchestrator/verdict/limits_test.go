@@ -17,7 +17,7 @@ func TestLimitsAreReadAsPeopleWriteThem(t *testing.T) {
 		{"", "", "", DefaultLimits()},
 		{"10%", "", "", Limits{0.10, 0.15, 0.02}},
 		{" 0.10 ", "12.5 %", "1", Limits{0.10, 0.125, 0.01}},
-		{"150%", "99%", "0.5pt", Limits{1.5, 0.99, 0.005}},
+		{"150%", "99%", "0.5pp", Limits{1.5, 0.99, 0.005}},
 		{"", "", "3 points", Limits{0.15, 0.15, 0.03}},
 		{"", "", "1%", Limits{0.15, 0.15, 0.01}},
 		{"", "", "0.05pp", Limits{0.15, 0.15, 0.0005}},
@@ -34,7 +34,7 @@ func TestALimitThatIsNoneIsRefusedWithWhatWouldBeRight(t *testing.T) {
 	for text, says := range map[string]string{
 		"10": "write 10%", "1": "write 1%", "ten": "such as 10% or 0.10", "-5%": "above 0", "+5%": "such as 10%", "0": "must be above 0", "0%": "must be above 0",
 		"NaN": "such as", "Inf": "such as", "1e3%": "such as", "0x1p2%": "such as", "1_0%": "such as", "10%%": "such as", "%": "such as", "1,5%": "such as",
-		"10% 5%": "such as", "１０%": "such as", "10pt": "such as", strings.Repeat("9", 400) + "%": "such as",
+		"10% 5%": "such as", "１０%": "such as", "10pp": "such as", strings.Repeat("9", 400) + "%": "such as",
 	} {
 		_, err := DefaultLimits().With(text, "", "")
 		require.ErrorContains(t, err, says, "p95 %q", text)
@@ -46,7 +46,7 @@ func TestALimitThatIsNoneIsRefusedWithWhatWouldBeRight(t *testing.T) {
 		require.ErrorContains(t, err, says, "rps %q", text)
 	}
 	for text, says := range map[string]string{
-		"0.02": "write 0.02pt or 2pt", "0": "must be above 0", "100": "below 1", "2 percent": "such as 1 or 0.5pt", "-1": "above 0", "": "",
+		"0.02": "write 0.02pp or 2pp", "0": "must be above 0", "100": "below 1", "2 percent": "such as 1 or 0.5pp", "-1": "above 0", "": "",
 	} {
 		_, err := DefaultLimits().With("", "", text)
 		if says == "" {

@@ -64,9 +64,9 @@ func (w world) cycle(t testing.TB, r *rand.Rand) Verdict {
 // scatterOf is what the pairs of a calibration tell of the noise, as a store keeps it.
 func scatterOf(pairs []Pair) (known []Noise) {
 	for _, g := range group(pairs) {
-		for _, m := range metrics {
-			known = append(known, Noise{Scenario: g.scenario, Metric: m, SD: math.Sqrt(spreadOf(g.changes(m)).variance()), Pairs: len(g.pairs)})
-		}
+		s := Scatter{}
+		s.AddEqual(g.pairs...)
+		known = append(known, s.Noise(g.scenario)...)
 	}
 	return known
 }

@@ -120,8 +120,8 @@
 
   const chart = async (figure) => {
     const kind = figure.dataset.chart;
-    const answer = await fetch(figure.dataset.src, { headers: { Accept: "application/json" } });
-    const data = answer.ok ? await answer.json() : {};
+    const answer = await fetch(figure.dataset.src, { headers: { Accept: "application/json" } }).catch(() => null);
+    const data = answer?.ok ? await answer.json() : {};
     for (const name of ["t", ...Object.values(lines).map((l) => l.column)]) data[name] ||= [];
     data.marks ||= [];
     if (kind === "run") {
@@ -161,7 +161,7 @@
     });
   };
 
-  // A running cycle: its chart gets each second's figures, and the page is loaded anew at the end.
+  // A running cycle's chart gets each second's figures.
   const live = (box, c) => {
     const read = () => {
       const d = box.querySelector("[data-at]")?.dataset;
@@ -169,7 +169,6 @@
     };
     read();
     box.addEventListener("htmx:afterSettle", read);
-    document.body.addEventListener("htmx:sseClose", (e) => e.detail.type === "message" && location.reload());
   };
 
   document.addEventListener("DOMContentLoaded", async () => {
@@ -178,6 +177,8 @@
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
     localTimes(document);
     document.body.addEventListener("htmx:afterSettle", () => localTimes(document));
+    // A running cycle's page is loaded anew at its end.
+    document.body.addEventListener("htmx:sseClose", (e) => e.detail.type === "message" && location.reload());
     for (const select of document.querySelectorAll("[data-submit]")) {
       select.addEventListener("change", () => select.form.requestSubmit());
     }

@@ -52,7 +52,7 @@ SELECT count(*) AS calls, coalesce(sum(cost_usd), 0)::float8 AS usd,
   coalesce(sum(CASE WHEN prompt_tokens + completion_tokens > 0 THEN prompt_tokens + completion_tokens ELSE most_tokens END), 0)::bigint AS tokens
 FROM llm_call
 WHERE replayed = '' AND CASE WHEN @cycle_id::bigint > 0 THEN cycle_id = @cycle_id
-  ELSE at >= date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' END;
+  ELSE at >= date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' END;
 
 -- name: Calls :many
 SELECT * FROM llm_call WHERE cycle_id = @cycle_id ORDER BY id;

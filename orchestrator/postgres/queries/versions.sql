@@ -27,9 +27,6 @@ WHERE v.version < @before ORDER BY v.version DESC LIMIT @lim;
 -- name: Reasons :many
 SELECT * FROM rule_reason WHERE version = any(@versions::int[]) ORDER BY version, seq;
 
--- name: Entries :many
-SELECT * FROM rule_entry WHERE version = @version ORDER BY state;
-
 -- name: Attempts :many
 -- Candidates that were judged or at least tried, with the rules that they set out from, newest first.
 SELECT v.version, v.yaml, p.yaml AS parent_yaml, c.status, c.verdict

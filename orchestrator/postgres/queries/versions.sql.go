@@ -53,36 +53,6 @@ func (q *Queries) Attempts(ctx context.Context, lim int64) ([]AttemptsRow, error
 	return items, nil
 }
 
-const entries = `-- name: Entries :many
-SELECT version, state, algorithm, params, reason FROM rule_entry WHERE version = $1 ORDER BY state
-`
-
-func (q *Queries) Entries(ctx context.Context, version int) ([]RuleEntry, error) {
-	rows, err := q.db.Query(ctx, entries, version)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []RuleEntry
-	for rows.Next() {
-		var i RuleEntry
-		if err := rows.Scan(
-			&i.Version,
-			&i.State,
-			&i.Algorithm,
-			&i.Params,
-			&i.Reason,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const insertEntry = `-- name: InsertEntry :exec
 INSERT INTO rule_entry (version, state, algorithm, params, reason) VALUES ($1, $2, $3, $4, $5)
 `
