@@ -43,24 +43,17 @@ func (a *admin) putBackend(w http.ResponseWriter, r *http.Request) {
 	if !decode(w, r, &change) {
 		return
 	}
-	b, drain, known := a.pool.find(r.PathValue("id"))
-	if !known {
-		b = BackendConfig{ID: r.PathValue("id"), Weight: 1}
-	}
-	if err := change.apply(&b, &drain); err != nil {
-		problem(w, http.StatusUnprocessableEntity, err.Error(), nil)
-		return
-	}
-	added, err := a.pool.put(b, drain, time.Now())
+	id := r.PathValue("id")
+	added, err := a.pool.put(id, change.apply, time.Now())
 	switch {
 	case errors.Is(err, errOtherURL):
 		problem(w, http.StatusConflict, err.Error(), nil)
 	case err != nil:
 		problem(w, http.StatusUnprocessableEntity, err.Error(), nil)
 	case added:
-		a.answerBackend(w, http.StatusCreated, b.ID)
+		a.answerBackend(w, http.StatusCreated, id)
 	default:
-		a.answerBackend(w, http.StatusOK, b.ID)
+		a.answerBackend(w, http.StatusOK, id)
 	}
 }
 

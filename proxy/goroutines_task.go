@@ -260,6 +260,9 @@ func (t *task) pass(b []byte, fault *wire.Fault) error {
 // relay passes on the rest of the answer, and ends the call.
 func (t *task) relay() ending {
 	c, u := t.client, t.up
+	if !t.answer.Done() {
+		t.exchange.flow(c.now)
+	}
 	for !t.answer.Done() {
 		c.now = balance.Now() // the clock stood while the client took its time
 		t.since, t.paused = c.now, false

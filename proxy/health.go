@@ -177,6 +177,7 @@ func (p *pool) forget(now time.Time) {
 	for _, s := range p.servers {
 		s.health = health{probing: s.health.probing, nextProbe: now}
 		s.failing.Store(0)
+		s.returned.Store(balance.Now()) // what is under way fails or not by what was before
 		s.SetWarmth(1)
 		s.Forget()
 		s.revive()

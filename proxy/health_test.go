@@ -179,7 +179,7 @@ func TestPA06SlowStart(t *testing.T) {
 		w.after(5250 * time.Millisecond)
 		require.InDelta(t, coldest, w.server("a").Warmth(), 0.03)
 		w.after(5 * time.Second)
-		_, err := w.put(BackendConfig{ID: "d", URL: &url.URL{Scheme: "http", Host: "d"}, Weight: 1}, false, time.Now())
+		_, err := w.put("d", exactly(BackendConfig{ID: "d", URL: &url.URL{Scheme: "http", Host: "d"}, Weight: 1}, false), time.Now())
 		require.NoError(t, err)
 		require.InDelta(t, coldest, w.server("d").Warmth(), 0.03, "one that joins is cold as well")
 		require.InDelta(t, 0.55, w.server("a").Warmth(), 0.05, "and leaves the other's alone")
@@ -206,7 +206,7 @@ func TestPA12EjectionsLeaveHalf(t *testing.T) {
 // PA-12: when the active check finds nobody healthy requests go to all, and never to nobody.
 func TestPA12NobodyHealthyMeansAll(t *testing.T) {
 	inWard(t, []string{"a", "b", "c"}, func(w *ward) {
-		_, err := w.put(BackendConfig{ID: "c", URL: w.server("c").URL(), Weight: 1}, true, time.Now())
+		_, err := w.put("c", exactly(BackendConfig{ID: "c", URL: w.server("c").URL(), Weight: 1}, true), time.Now())
 		require.NoError(t, err)
 		w.sick["a"].Store(true)
 		w.sick["b"].Store(true)
@@ -234,7 +234,7 @@ func TestPA13ChangesKeepWhatIsKnown(t *testing.T) {
 			require.Equal(t, []string{"c", "d"}, w.routed(), a)
 			require.EqualValues(t, 1, w.server("c").InFlight())
 		}
-		_, err := w.put(BackendConfig{ID: "d", URL: w.server("d").URL(), Weight: 7}, false, time.Now())
+		_, err := w.put("d", exactly(BackendConfig{ID: "d", URL: w.server("d").URL(), Weight: 7}, false), time.Now())
 		require.NoError(t, err)
 		require.Equal(t, []string{"c", "d"}, w.routed())
 		begun.end(2, traffic.Success)
@@ -293,11 +293,11 @@ func TestDrainingAndRemoving(t *testing.T) {
 	inWard(t, []string{"a", "b"}, func(w *ward) {
 		begun := w.route.Load().seats[w.server("a").Backend].begin(1)
 		a := BackendConfig{ID: "a", URL: w.server("a").URL(), Weight: 1}
-		_, err := w.put(a, true, time.Now())
+		_, err := w.put(a.ID, exactly(a, true), time.Now())
 		require.NoError(t, err)
 		require.Equal(t, "draining", w.health("a"))
 		require.Equal(t, []string{"b"}, w.routed())
-		_, err = w.put(a, false, time.Now())
+		_, err = w.put(a.ID, exactly(a, false), time.Now())
 		require.NoError(t, err)
 		require.Equal(t, "slow_start", w.health("a"))
 		s := w.server("a")
@@ -330,4 +330,12 @@ func TestAResetForgetsEjectionsAndWhatWasLearned(t *testing.T) {
 		w.after(7 * time.Second)
 		require.NotContains(t, w.routed(), "d", "who is down is found all the same")
 	})
+}
+
+// exactly is a change to just that.
+func exactly(to BackendConfig, drains bool) func(*BackendConfig, *bool) error {
+	return func(b *BackendConfig, drain *bool) error {
+		*b, *drain = to, drains
+		return nil
+	}
 }

@@ -319,6 +319,8 @@ func (l *loop) passOn(w *work, data []byte, end int, head []byte) {
 	}
 	if w.answer.Done() {
 		w.end(l.now, traffic.Success) // before the client can know
+	} else {
+		w.exchange.flow(l.now)
 	}
 	if _, ok := l.send(s, b); !ok {
 		l.clientGone(s)

@@ -80,14 +80,22 @@ func (p *pool) addLocked(b BackendConfig) *server {
 	return s
 }
 
-// put adds a backend or changes its weight and whether it drains.
-func (p *pool) put(b BackendConfig, drain bool, now time.Time) (added bool, err error) {
-	if err := b.check(); err != nil {
-		return false, err
-	}
+// put adds a backend or changes its weight and whether it drains. change is given what there is, or a new one of weight 1
+// without a URL.
+func (p *pool) put(id string, change func(b *BackendConfig, drain *bool) error, now time.Time) (added bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.findLocked(b.ID)
+	b, drain := BackendConfig{ID: id, Weight: 1}, false
+	s := p.findLocked(id)
+	if s != nil {
+		b.URL, b.Weight, drain = s.URL(), s.Weight(), s.draining
+	}
+	if err = change(&b, &drain); err == nil {
+		err = b.check()
+	}
+	if err != nil {
+		return false, err
+	}
 	if added = s == nil; added {
 		s = p.addLocked(b)
 		s.warmUpLocked(now)
@@ -127,17 +135,6 @@ func (p *pool) findLocked(id string) *server {
 		}
 	}
 	return nil
-}
-
-// find is the configuration of a backend that is in the set.
-func (p *pool) find(id string) (b BackendConfig, drains, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.findLocked(id)
-	if s == nil {
-		return b, false, false
-	}
-	return BackendConfig{ID: id, URL: s.URL(), Weight: s.Weight()}, s.draining, true
 }
 
 // use puts an algorithm in force.

@@ -75,6 +75,7 @@ func (b *balancer) attempt(out *http.Request, v *visit, s *seat, now int64) (*ht
 		return nil, err
 	}
 	v.exchange.head = balance.Now()
+	v.exchange.flow(v.exchange.head)
 	v.answered.Store(true)
 	v.timer.Stop()
 	v.failed = res.StatusCode >= 500

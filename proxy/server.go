@@ -25,6 +25,7 @@ type server struct {
 	requests atomic.Uint64
 	aborted  atomic.Uint64 // of them, by their clients
 	errors   atomic.Uint64
+	begun    atomic.Uint64 // answers that came in more than one piece, counted at the first
 
 	health   health // guarded by pool.mu
 	draining bool   // guarded by pool.mu
@@ -53,8 +54,8 @@ func (s *seat) count(l balance.Load, began, now, elapsed int64, o traffic.Outcom
 	s.requests.Add(1)
 }
 
-// ended is how many requests the backend has ended itself, well or badly.
-func (s *server) ended() uint64 { return s.requests.Load() - s.aborted.Load() }
+// signs is how often the backend has given a sign of life: it ended a request, well or badly, or began an answer.
+func (s *server) signs() uint64 { return s.requests.Load() - s.aborted.Load() + s.begun.Load() }
 
 // addressOfURL is where a URL points to without asking anybody: invalid when its host is a name.
 func addressOfURL(u *url.URL) netip.AddrPort {

@@ -20,30 +20,30 @@ const (
 	leastAnswer = time.Second
 )
 
-// silence is since when no request of a backend has ended while some were waiting, to a tick's precision. That clients
-// give up breaks no silence.
+// silence is since when a backend has given no sign of life while requests waited for their answer to begin, to a tick's
+// precision. That clients give up breaks no silence.
 type silence struct {
-	ended  uint64    // requests that had ended at the last tick, those aside that clients gave up
+	signs  uint64    // of life, until the last tick
 	since  time.Time // zero: it is not silent
 	asking bool
 	ask    time.Time // not before this: it has just answered
 }
 
-// suspectLocked looks what has ended since the last tick, and returns checks of the backends that are silent, unless
+// suspectLocked looks who has given a sign since the last tick, and returns checks of the backends that are silent, unless
 // that is common.
 func (p *pool) suspectLocked(now time.Time) (due []checkup) {
 	all := uint64(0)
 	for _, s := range p.servers {
 		q := &s.health.silence
-		ended := s.ended()
+		signs := s.signs()
 		all += s.requests.Load()
 		switch {
-		case s.InFlight() == 0, ended != q.ended:
+		case s.Waiting() == 0, signs != q.signs:
 			q.since = time.Time{}
 		case q.since.IsZero():
 			q.since = now
 		}
-		q.ended = ended
+		q.signs = signs
 	}
 	p.budget.follow(int64(all))
 	silent, common := p.silentLocked(now)
@@ -81,7 +81,7 @@ func (p *pool) silentLocked(now time.Time) (silent []*server, common bool) {
 	return silent, 2*len(silent) > in
 }
 
-// asked takes the outcome of the check of a silent backend. One that has ended a request meanwhile lives.
+// asked takes the outcome of the check of a silent backend. One that has given a sign meanwhile lives.
 func (p *pool) asked(s *server, err error, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +92,7 @@ func (p *pool) asked(s *server, err error, now time.Time) {
 		return
 	}
 	silent, common := p.silentLocked(now)
-	if common || s.removed || s.ended() != h.silence.ended || !slices.Contains(silent, s) {
+	if common || s.removed || s.signs() != h.silence.signs || !slices.Contains(silent, s) {
 		return
 	}
 	h.down, h.against = true, 0

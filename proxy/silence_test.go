@@ -94,6 +94,32 @@ func TestASilentBackendThatAnswersItsCheckStays(t *testing.T) {
 	}
 }
 
+// Answers that go on for hours are no silence, and take nobody's side: a backend that has nothing but streams is well, and one
+// that hangs is found among others that have some.
+func TestAStreamIsNoSilence(t *testing.T) {
+	inWard(t, []string{"a", "b", "c"}, func(w *ward) {
+		w.usually(50*time.Millisecond, "a", "b", "c")
+		w.after(time.Second)
+		w.mute.Store(true)
+		streams := append(w.hang("a", 3), w.hang("b", 3)...)
+		for i := range streams {
+			streams[i].flow(balance.Now())
+		}
+		w.sick["a"].Store(true) // whoever is asked is lost
+		w.sick["b"].Store(true)
+		w.after(4 * time.Second)
+		require.Len(t, w.routed(), 3)
+		w.hang("a", 1)
+		w.after(2500 * time.Millisecond)
+		require.Equal(t, []string{"b", "c"}, w.routed())
+		for i := range streams {
+			streams[i].end(balance.Now(), traffic.Success)
+		}
+		require.EqualValues(t, 1, w.server("a").Waiting())
+		require.Zero(t, w.server("b").Waiting())
+	})
+}
+
 // When most backends are silent what they share is the cause, and fewer of them would not help.
 func TestCommonSilenceTakesNobodyOut(t *testing.T) {
 	inWard(t, []string{"a", "b", "c"}, func(w *ward) {
@@ -149,6 +175,21 @@ func TestABackendThatComesBackIsOnProbation(t *testing.T) {
 		w.fail("a", 4)
 		require.Equal(t, "slow_start", w.health("a"))
 		w.fail("a", 1)
+		require.Equal(t, "ejected", w.health("a"))
+	})
+}
+
+// What began before a reset says nothing of the measurement after it.
+func TestAResetForgetsWhatIsUnderWay(t *testing.T) {
+	inWard(t, []string{"a", "b", "c"}, func(w *ward) {
+		old := w.hang("a", 10)
+		w.after(time.Millisecond)
+		w.forget(time.Now())
+		for _, x := range old {
+			x.end(balance.Now(), traffic.Failure)
+		}
+		require.Equal(t, "healthy", w.health("a"))
+		w.fail("a", 5)
 		require.Equal(t, "ejected", w.health("a"))
 	})
 }
@@ -242,5 +283,36 @@ func stalls(t *testing.T, e contender, announced bool) {
 		}
 		time.Sleep(stallTime + time.Second)
 		require.Equal(t, "healthy", p.statusOf("a").Health)
+	})
+}
+
+// An answer that goes on is not waited for, under any engine, and is booked out whole.
+func TestAnAnswerThatHasBegunIsNotWaitedFor(t *testing.T) {
+	eachEngine(t, func(t *testing.T, e contender) {
+		for _, announced := range []bool{false, true} {
+			check(t, fmt.Sprintf("announced %t", announced), func(t *testing.T) {
+				more := make(chan struct{})
+				p := e.over(t, nil, backend(t, func(w http.ResponseWriter, r *http.Request) {
+					if announced {
+						w.Header().Set("Content-Length", "8")
+					}
+					fmt.Fprint(w, "half")
+					_ = http.NewResponseController(w).Flush()
+					<-more
+					fmt.Fprint(w, "half")
+				}))
+				a := p.pool.route.Load().seats[p.pool.route.Load().available[0]]
+				status := make(chan int, 1)
+				go func() {
+					got, _ := p.from(t.Context(), "10.0.0.1")
+					status <- got
+				}()
+				soon(t, "the answer has begun", func() bool { return a.InFlight() == 1 && a.Waiting() == 0 })
+				require.EqualValues(t, 1, a.begun.Load())
+				close(more)
+				require.Equal(t, http.StatusOK, <-status)
+				soon(t, "it is booked out", func() bool { return a.InFlight() == 0 && a.Waiting() == 0 })
+			})
+		}
 	})
 }

@@ -111,7 +111,7 @@ func (w *torture) unrest() {
 		case 1:
 			_ = w.p.pool.remove(s.ID())
 		default:
-			_, err := w.p.pool.put(c, r.IntN(3) == 0, time.Now())
+			_, err := w.p.pool.put(c.ID, exactly(c, r.IntN(3) == 0), time.Now())
 			require.NoError(w.t, err)
 		}
 		w.remember()

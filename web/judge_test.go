@@ -53,7 +53,7 @@ func TestAPIJudgesACycleAgain(t *testing.T) {
 		"p95=10":              "write 10%",
 		"p95=0.1&p95=0.9":     "p95 is given 2 times",
 		"p59=0.1":             "query.p59",
-		"errors=0.02":         "write 0.02pt or 2pt",
+		"errors=0.02":         "write 0.02pp or 2pp",
 		"p95=x&rps=y&errors=": "limit rps",
 		"rps=100%25":          "below 1",
 	} {

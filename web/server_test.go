@@ -237,6 +237,9 @@ func TestReadyzNamesEachCheck(t *testing.T) {
 	w := ask(t, s, "GET", "/readyz", nil)
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.JSONEq(t, `{"ready":false,"checks":{"postgres":"ok","proxy":"connection refused"}}`, w.Body.String())
+	s.Token = "sesame"
+	require.JSONEq(t, `{"ready":false,"checks":{"postgres":"ok","proxy":"failing"}}`, ask(t, s, "GET", "/readyz", nil).Body.String())
+	require.Contains(t, ask(t, s, "GET", "/readyz", nil, "Authorization", "Bearer sesame").Body.String(), "connection refused")
 }
 
 // serve runs the server on a port of its own until the test ends, and returns its address and a stop that waits.

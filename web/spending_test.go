@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"retune/orchestrator"
 	"retune/orchestrator/advisor"
 )
 
@@ -82,6 +83,11 @@ func TestACycleCanBeReplayed(t *testing.T) {
 	require.NoError(t, err)
 	local := strings.Replace(string(b), `"generator":"replay"`, `"generator":"local"`, 1)
 	callAPI(t, s, "POST", "/cycles", local, http.StatusUnprocessableEntity, nil) // a cassette goes with generator replay alone
-	callAPI(t, s, "POST", "/cycles", string(b), http.StatusAccepted, nil)
+	calibrate := strings.Replace(string(b), `{`, `{"kind":"calibrate",`, 1)
+	callAPI(t, s, "POST", "/cycles", calibrate, http.StatusUnprocessableEntity, nil) // nothing is proposed in one
+	var told orchestrator.Cycle
+	callAPI(t, s, "POST", "/cycles", string(b), http.StatusAccepted, &told)
 	require.Equal(t, cassette, m.cycleList[7].Replay)
+	require.Equal(t, "replay", told.Generator)
+	require.Empty(t, told.Replay, "it is large, and whoever asks has it")
 }

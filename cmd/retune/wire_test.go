@@ -21,10 +21,14 @@ type desk struct {
 	orchestrator.Ledger
 	orchestrator.Target
 	ends    time.Time // of the calibration, once it is cancelled; zero: it is not
+	beaten  bool      // somebody else's cycle is first
 	refuses error     // what the proxy says
 }
 
 func (d *desk) Enqueue(context.Context, orchestrator.Request) (orchestrator.Cycle, error) {
+	if d.beaten && !d.ends.IsZero() {
+		return orchestrator.Cycle{ID: 3, Request: orchestrator.Request{Kind: orchestrator.Tune, Actor: "somebody else"}}, orchestrator.ErrBusy
+	}
 	if d.ends.IsZero() || time.Now().Before(d.ends) {
 		return orchestrator.Cycle{ID: 1, Request: orchestrator.Request{Kind: orchestrator.Calibrate, Trigger: "system", Actor: orchestrator.Self}}, orchestrator.ErrBusy
 	}
@@ -79,6 +83,15 @@ func TestACalibrationStepsAside(t *testing.T) {
 		c, err := s.Enqueue(t.Context(), orchestrator.Request{Actor: "somebody"})
 		require.NoError(t, err)
 		require.Equal(t, int64(2), c.ID)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		d, s := newDesk(nil)
+		d.beaten = true
+		began := time.Now()
+		c, err := s.Enqueue(t.Context(), orchestrator.Request{Actor: "somebody"})
+		require.ErrorIs(t, err, orchestrator.ErrBusy)
+		require.Equal(t, int64(3), c.ID)
+		require.Less(t, time.Since(began), time.Second, "that one doesn't step aside")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		_, s := newDesk(nil)

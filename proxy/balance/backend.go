@@ -18,6 +18,7 @@ type Backend struct {
 
 	_        [64]byte // what each request writes stays off the line of what each pick reads
 	inFlight atomic.Int64
+	flowing  atomic.Int64 // of them, whose answer has begun: nobody waits for it
 	quiet    atomic.Int64 // instant since when requests wait without an answer; 0: none did at the last answer
 	latency  latency
 	capacity capacity
@@ -85,6 +86,28 @@ func (b *Backend) ServiceTime() time.Duration {
 // Where it was never near full that is a guess, and may be far too high.
 func (b *Backend) Concurrency() float64 { return b.capacity.concurrency() }
 
+// Waiting is how many of them wait for their answer to begin.
+func (b *Backend) Waiting() int64 { return b.inFlight.Load() - b.flowing.Load() }
+
+// Flow notes that an answer has begun, of which more is to come: a stream or a tunnel may last for hours, and is no sign
+// that the backend hangs. Call Flowed before its End. Answers that come in one piece need neither.
+func (b *Backend) Flow(now int64) {
+	b.flowing.Add(1)
+	b.heard(now)
+}
+
+// Flowed takes a Flow back.
+func (b *Backend) Flowed() { b.flowing.Add(-1) }
+
+// heard notes a sign of life.
+func (b *Backend) heard(now int64) {
+	if b.Waiting() > 0 {
+		b.quiet.Store(now)
+	} else {
+		b.quiet.Store(0)
+	}
+}
+
 // Begin counts a request in, at the moment of the pick. Hand the result to End.
 func (b *Backend) Begin() Load { return Load(b.inFlight.Add(1)) }
 
@@ -94,11 +117,8 @@ func (b *Backend) Begin() Load { return Load(b.inFlight.Add(1)) }
 // A request that did not succeed tells a response time only as a lower bound: it counts where it was slower
 // than what is known, so that a hung backend looks slow and one that fails fast never looks fast.
 func (b *Backend) End(l Load, now int64, elapsed time.Duration, o Outcome) {
-	if b.inFlight.Add(-1) > 0 {
-		b.quiet.Store(now)
-	} else {
-		b.quiet.Store(0)
-	}
+	b.inFlight.Add(-1)
+	b.heard(now)
 	took := float64(max(elapsed, 1))
 	if o == Success || b.latency.known() && took > float64(b.ResponseTime()) {
 		b.latency.observe(now, took)
