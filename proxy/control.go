@@ -85,7 +85,7 @@ func (c *control) evaluate(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.window.Snapshot(balance.Now(), now.UTC(), c.pool.live())
-	d := c.governor.Evaluate(now.UTC(), s)
+	d := c.governor.Evaluate(now, s)
 	c.snapshots.Append(d.Snapshot)
 	c.carryOutLocked(d)
 }
@@ -115,7 +115,7 @@ func (c *control) setMode(m steering.Mode, generation int64, now time.Time) (ste
 	if generation != 0 && generation < c.generation {
 		return steering.Mode{}, errGeneration
 	}
-	d, err := c.governor.SetMode(now.UTC(), m)
+	d, err := c.governor.SetMode(now, m)
 	if err != nil {
 		return steering.Mode{}, err
 	}
@@ -193,7 +193,7 @@ func (c *control) loadLocked(r reload) ([]byte, rules.RuleSet, error) {
 
 func (c *control) swapLocked(r reload, b []byte, rs rules.RuleSet, now time.Time) rules.Active {
 	before := c.governor.Window()
-	d := c.governor.Reload(now.UTC(), rs)
+	d := c.governor.Reload(now, rs)
 	if c.governor.Window() != before {
 		c.resizeLocked()
 	} else {

@@ -10,8 +10,8 @@ import (
 )
 
 // Governor holds the algorithm or switches it. Whoever owns it feeds it one snapshot per window and, after every
-// call that returns a Decision, puts Algorithm and Params in force and Window into effect. It is not safe for
-// concurrent use.
+// call that returns a Decision, puts Algorithm and Params in force and Window into effect. Where the times it is given
+// have a monotonic reading, as time.Now's have, a wall clock that is set moves no cooldown. It is not safe for concurrent use.
 type Governor struct {
 	rules  rules.RuleSet
 	bootID string
@@ -60,7 +60,7 @@ func (g *Governor) Evaluate(now time.Time, s traffic.Snapshot) Decision {
 	d.Gates = g.gates(now, c)
 	if first || allPassed(d.Gates) {
 		g.state, g.fresh, g.run = c.State, false, run{}
-		g.enforce(&d)
+		g.enforce(now, &d)
 	}
 	if d.Switched {
 		g.switches = append(g.switches, now)
@@ -76,7 +76,7 @@ func (g *Governor) Reload(now time.Time, rs rules.RuleSet) Decision {
 	old := g.rules.Version
 	g.rules, g.run = own(rs), run{}
 	d := g.decision(now, CauseReload)
-	g.enforce(&d)
+	g.enforce(now, &d)
 	d.Reason = g.explainReload(d, old)
 	return d
 }
@@ -91,7 +91,7 @@ func own(rs rules.RuleSet) rules.RuleSet {
 func (g *Governor) decision(now time.Time, cause Cause) Decision {
 	g.seq++
 	return Decision{
-		Seq: g.seq, BootID: g.bootID, At: now, Cause: cause, RulesVersion: g.rules.Version,
+		Seq: g.seq, BootID: g.bootID, At: now.UTC(), Cause: cause, RulesVersion: g.rules.Version,
 		State: g.state, PreviousState: g.state, Confidence: 1,
 		Algorithm: g.algorithm, PreviousAlgorithm: g.algorithm, Gates: []Gate{},
 		Snapshot: g.seen,
@@ -99,11 +99,11 @@ func (g *Governor) decision(now time.Time, cause Cause) Decision {
 }
 
 // enforce puts what the current state calls for in force. A change of algorithm starts the cooldown.
-func (g *Governor) enforce(d *Decision) {
+func (g *Governor) enforce(now time.Time, d *Decision) {
 	g.algorithm, g.params = g.wanted()
 	d.Algorithm = g.algorithm
 	if d.Switched = d.Algorithm != d.PreviousAlgorithm; d.Switched {
-		g.last = d.At
+		g.last = now
 	}
 }
 

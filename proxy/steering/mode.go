@@ -52,7 +52,7 @@ func (g *Governor) SetMode(now time.Time, m Mode) (Decision, error) {
 		g.forget()
 		d.State = g.state
 	}
-	g.enforce(&d)
+	g.enforce(now, &d)
 	if m.Reset {
 		g.last = time.Time{}
 	}
