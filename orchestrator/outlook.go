@@ -79,10 +79,7 @@ func (f *Forecast) outlook(r Request, known KnownNoise, now time.Time, setup Set
 	if r.Limits == (verdict.Limits{}) {
 		r.Limits = verdict.DefaultLimits()
 	}
-	answers := 1
-	if r.Generator != "" && r.Generator != local && r.Generator != "file" {
-		answers = plan.Answers
-	}
+	answers := plan.answersOf(r.Generator)
 	plan = plan.generatedBy(r.Generator, answers > 1)
 	tournament := f.Site.tournament(r, plan, answers)
 	last := plan.Looks[len(plan.Looks)-1]

@@ -53,6 +53,14 @@ func PlanFor(p loadtest.Profile) (Plan, error) {
 	return plan, nil
 }
 
+// answersOf is how many rule sets a generator is asked for: of a model more than one, where the profile has the time to screen them.
+func (p Plan) answersOf(generator string) int {
+	if generator == "" || generator == "file" || generator == local {
+		return 1
+	}
+	return p.Answers
+}
+
 // generatedBy is the plan with what its generator needs: the local one every algorithm's figures, a model none, and the local
 // one in a model's tournament few: the algorithms that most often beat others, for half as long.
 func (p Plan) generatedBy(generator string, tournament bool) Plan {

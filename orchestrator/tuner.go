@@ -337,13 +337,12 @@ func (u *turn) advise(ctx context.Context, e advisor.Evidence) (p advisor.Propos
 // local is the generator that asks no model.
 const local = "local"
 
-// answers is how many rule sets the cycle's generator is asked for: more than one of a model, where the profile has the time to
-// screen them.
+// answers is how many rule sets the cycle's generator is asked for. Without a local proposal beside them there is no screening.
 func (u *turn) answers() int {
-	if u.c.Generator == "file" || u.c.Generator == local || u.Generators[local] == nil {
+	if u.Generators[local] == nil {
 		return 1
 	}
-	return u.plan.Answers
+	return u.plan.answersOf(u.c.Generator)
 }
 
 // generator is what the cycle asks, of a cassette always the same one: it plays once.

@@ -23,7 +23,7 @@ const (
 	exitUsage        = 2
 	exitRolledBack   = 3
 	exitInconclusive = 4
-	exitUnavailable  = 5 // Postgres, proxy, load driver or model out of reach
+	exitUnavailable  = 5 // what the command itself needs is out of reach: Postgres, proxy, orchestrator; a cycle that lacked something has failed
 	exitInterrupted  = 130
 )
 
