@@ -41,6 +41,7 @@ type Tally struct {
 	norm     norm
 	folded   int64 // the last tick that norm has taken in
 	reported bool  // named by the last snapshot's caller
+	asked    bool  // for, since the last snapshot: it is kept for another one
 }
 
 // shard is a ring of buckets, and a shorter ring of their histograms. Counts may be off by the one request of a

@@ -60,9 +60,9 @@ func (w *Window) Backend(id string) *Tally {
 	t := w.tallies[id]
 	if t == nil {
 		t = newTally(&w.grid)
-		t.reported = true // is kept until a snapshot finds it idle and unnamed
 		w.tallies[id] = t
 	}
+	t.asked = true // whoever names the live backends of the next snapshot may not know of it yet
 	return t
 }
 
@@ -155,13 +155,15 @@ func (w *Window) sum(sp span, s *Snapshot, live []Live) (pair, *Histogram) {
 		s.InFlight += l.InFlight
 	}
 	for id, t := range w.tallies {
+		asked := t.asked
+		t.asked = false
 		if t.reported {
 			continue
 		}
 		p, h := t.take(sp)
 		total.add(p)
 		all.merge(h)
-		if id != "" && p.now.attempts()+p.previous.attempts() == 0 && sp.hasPrevious {
+		if id != "" && !asked && p.now.attempts()+p.previous.attempts() == 0 && sp.hasPrevious {
 			delete(w.tallies, id)
 		}
 	}

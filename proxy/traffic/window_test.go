@@ -165,6 +165,7 @@ func TestBackendsComeAndGo(t *testing.T) {
 	require.Len(t, s.Backends, 1)
 	require.Same(t, kept, c.Backend("a"), "a reload that brings it back finds its figures")
 	c.now += int64(3 * time.Second)
+	c.snapshot() // kept once more: who asked for it may not have been able to name it yet
 	c.snapshot()
 	require.NotSame(t, kept, c.Backend("a"), "idle for two windows and not named: forgotten")
 }
@@ -321,5 +322,28 @@ func BenchmarkSnapshot(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c.snapshot()
+	}
+}
+
+// A backend may come between what the caller knows of its backends and the snapshot that takes it.
+func TestABackendThatComesDuringASnapshotIsCounted(t *testing.T) {
+	for name, before := range map[string]bool{"new": false, "back again": true} {
+		c := newClock(time.Second, "a")
+		if before {
+			c.Backend("b")
+			c.run("a", time.Second, 10, time.Millisecond, Success)
+			c.snapshot()
+		}
+		c.run("a", 2*time.Second, 10, time.Millisecond, Success)
+		b := c.Backend("b")
+		c.snapshot()
+		c.live = append(c.live, Live{ID: "b", Healthy: true})
+		for range 30 {
+			b.Record(c.now, time.Millisecond, Success)
+		}
+		c.now += int64(time.Second)
+		s := c.snapshot()
+		require.EqualValues(t, 30, s.Backends[1].Requests, name)
+		require.EqualValues(t, 30, s.Requests, name)
 	}
 }
