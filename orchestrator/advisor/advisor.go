@@ -69,7 +69,7 @@ type Figures = switchlog.Figures
 // Attempt is an earlier version and how it was judged.
 type Attempt struct {
 	Version int      `json:"version"`
-	Changes []string `json:"changes"` // e.g. "SPIKE: LEAST_CONNECTIONS → P2C_PEAK_EWMA"
+	Changes []string `json:"changes"` // in the words of the function Changes: "SPIKE: LEAST_CONNECTIONS → P2C_PEAK_EWMA"
 	Outcome string   `json:"outcome"`
 	Why     string   `json:"why"`
 }

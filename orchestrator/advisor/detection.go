@@ -38,7 +38,7 @@ func suggested(e Evidence) (rules.RuleSet, ruleversions.Reason, bool) {
 	for _, s := range list {
 		t, known := thresholdAt(s.Path)
 		out := e.Champion
-		if !known || wasRolledBack(e, s) || t.set(&out, s.Better) != nil {
+		if !known || wasRolledBack(e, t) || t.set(&out, s.Better) != nil {
 			continue
 		}
 		if checked, err := validated(out); err == nil && len(rules.Refused(rules.Lint(checked))) == 0 {
@@ -59,11 +59,11 @@ func distinguishes(r rules.RuleSet) bool {
 	return false
 }
 
-// wasRolledBack reports whether a change of the suggested threshold from its present value was judged worse before.
-func wasRolledBack(e Evidence, s detection.Suggestion) bool {
+// wasRolledBack reports whether a change of the threshold from its present value was judged worse before.
+func wasRolledBack(e Evidence, t threshold) bool {
 	return slices.ContainsFunc(e.Tried, func(a Attempt) bool {
 		return a.Outcome == "rolled_back" && slices.ContainsFunc(a.Changes, func(c string) bool {
-			return strings.HasPrefix(c, s.Path+": "+s.Now+" →")
+			return strings.HasPrefix(c, t.changedFrom(e.Champion))
 		})
 	})
 }

@@ -55,8 +55,10 @@ func TestLocalLeavesThresholdsAlone(t *testing.T) {
 	for _, s := range traffic.States() {
 		alike.Champion.Rules[s] = rules.Rule{Algorithm: balance.RoundRobin, Reason: "everywhere"}
 	}
+	lower := rules.Default()
+	lower.Detection.SpikeRate = 0.55
 	tried := settled(spike)
-	tried.Tried = []Attempt{{Version: 7, Outcome: "rolled_back", Changes: []string{"detection.spike_rate: 1 → 0.55"}}}
+	tried.Tried = []Attempt{{Version: 7, Outcome: "rolled_back", Changes: Changes(tried.Champion, lower)}}
 	for name, e := range map[string]Evidence{
 		"a rule is better":                {Champion: better.Champion, Scenarios: better.Scenarios, Algorithms: better.Algorithms, Detection: better.Detection},
 		"every state has one algorithm":   alike,

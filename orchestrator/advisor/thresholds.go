@@ -99,11 +99,14 @@ func Changes(a, b rules.RuleSet) []string {
 	}
 	for _, t := range thresholds {
 		if x, y := t.text(a), t.text(b); x != y {
-			out = append(out, fmt.Sprintf("%s: %s → %s", t.path, x, y))
+			out = append(out, t.changedFrom(a)+y)
 		}
 	}
 	return out
 }
+
+// changedFrom is how the text of a change of the threshold begins: path and value before.
+func (t threshold) changedFrom(r rules.RuleSet) string { return t.path + ": " + t.text(r) + " → " }
 
 func decayText(r rules.Rule) string {
 	if r.Params.Decay == 0 {

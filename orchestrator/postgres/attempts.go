@@ -8,7 +8,6 @@ import (
 	"retune/orchestrator/postgres/queries"
 	"retune/orchestrator/verdict"
 	"retune/proxy/rules"
-	"retune/ruleversions"
 )
 
 // Attempts are earlier candidates, what they changed and how they were judged, newest first. One whose
@@ -45,7 +44,7 @@ func told(r queries.AttemptsRow) (string, error) {
 	return v.Told(), err
 }
 
-// changes are one text per rule and threshold that a candidate changed.
+// changes are what a candidate changed, in the words in which a generator looks its next idea up.
 func changes(r queries.AttemptsRow) ([]string, error) {
 	before, err := rules.Parse("parent", []byte(r.ParentYaml))
 	if err != nil {
@@ -55,22 +54,5 @@ func changes(r queries.AttemptsRow) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	diff := ruleversions.Compare(ruleversions.Version{Rules: before, YAML: r.ParentYaml}, ruleversions.Version{Rules: after, YAML: r.Yaml})
-	var list []string
-	for _, c := range diff.Rules {
-		if c.Changed {
-			list = append(list, fmt.Sprintf("%s: %s%s → %s%s", c.State, c.Before, paramText(c.ParamsBefore), c.After, paramText(c.ParamsAfter)))
-		}
-	}
-	for _, c := range diff.Settings {
-		list = append(list, fmt.Sprintf("%s: %s → %s", c.Path, c.Before, c.After))
-	}
-	return list, nil
-}
-
-func paramText(p rules.Params) string {
-	if p.Decay == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (decay %s)", p.Decay)
+	return advisor.Changes(before, after), nil
 }

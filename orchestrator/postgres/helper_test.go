@@ -86,11 +86,17 @@ func onTrial(t *testing.T, s *postgres.Store) (orchestrator.Cycle, ruleversions.
 	require.NoError(t, err)
 	v, err := s.Append(t.Context(), draft(p.Accepted, c.ID))
 	require.NoError(t, err)
-	c.Champion, c.Candidate, c.Status = p.Accepted, v.Number, orchestrator.Applying
+	return put(t, s, c, v), v
+}
+
+// put puts a version on trial in a running cycle.
+func put(t *testing.T, s *postgres.Store, c orchestrator.Cycle, v ruleversions.Version) orchestrator.Cycle {
+	t.Helper()
+	c.Champion, c.Candidate, c.Status = v.Parent, v.Number, orchestrator.Applying
 	require.NoError(t, s.Save(t.Context(), c, "applying"))
-	_, err = s.Move(t.Context(), orchestrator.Move{Kind: orchestrator.MoveTrial, Version: v.Number, Cycle: c.ID, Actor: "orchestrator", Reason: "trial"})
+	_, err := s.Move(t.Context(), orchestrator.Move{Kind: orchestrator.MoveTrial, Version: v.Number, Cycle: c.ID, Actor: "orchestrator", Reason: "trial"})
 	require.NoError(t, err)
-	return c, v
+	return c
 }
 
 // end saves a cycle's last status.

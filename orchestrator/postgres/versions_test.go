@@ -228,6 +228,7 @@ func TestAttemptsTellWhatWasTriedAndHowItWasJudged(t *testing.T) {
 	require.Equal(t, v.Number, list[0].Version)
 	require.Equal(t, "rolled_back", list[0].Outcome)
 	require.Equal(t, c.Why, list[0].Why)
+	require.Equal(t, []string{"SPIKE: LEAST_CONNECTIONS → P2C_PEAK_EWMA", "SPIKE: decay default → 5s"}, list[0].Changes)
 }
 
 // What a generator is told of an attempt reveals nothing of what is held out, and no error's names and addresses.
