@@ -166,7 +166,7 @@ func (c *call) end(now int64, o traffic.Outcome) {
 // the request has reached it. nil when there is none, or when a second attempt could do twice what was asked for once.
 func (c *call) retry(l *lane, now int64, neverSent bool) *seat {
 	if c.mayRetry(neverSent) {
-		if next := l.choose.next(c.seat); next != nil {
+		if next := l.choose.next(c.seat, true); next != nil {
 			c.end(now, traffic.Retried)
 			return next
 		}

@@ -11,11 +11,10 @@ type chooser struct {
 	budget *budget
 }
 
-// first is the backend for a new request of the client that key stands for; nil when there is none, which is
-// counted as a failure that no backend is to blame for.
-func (c *chooser) first(key uint64, now int64) *seat {
+// first is the backend on a route for a new request of the client that key stands for; nil when there is none, which is
+// counted as a failure that no backend is to blame for. A fast lane has seen that the route is plain.
+func (c *chooser) first(route *route, key uint64, now int64) *seat {
 	c.budget.earn()
-	route := c.pool.route.Load()
 	began := now
 	sampled := route.sampled()
 	if sampled {
@@ -31,9 +30,10 @@ func (c *chooser) first(key uint64, now int64) *seat {
 	return s
 }
 
-// next is the backend for a second attempt after one at failed; nil when there is none or the budget is spent.
-func (c *chooser) next(failed *seat) *seat {
-	s := c.pool.route.Load().another(failed)
+// next is the backend for a second attempt after one at failed; nil when there is none or the budget is spent. plain: it
+// may not be one that speaks TLS, though such may have come into use since the request did.
+func (c *chooser) next(failed *seat, plain bool) *seat {
+	s := c.pool.route.Load().another(failed, plain)
 	if s == nil || !c.budget.spend() {
 		return nil
 	}

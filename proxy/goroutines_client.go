@@ -120,10 +120,11 @@ func (c *client) answer(head []byte) ending {
 	t.client = c
 	defer t.free()
 	other, fault := t.take(head, &c.peer, c.lane)
+	route := c.choose.pool.route.Load()
 	switch {
 	case fault != nil:
 		return c.refuse(fault)
-	case other, !c.choose.pool.route.Load().plain:
+	case other, !route.plain:
 		return c.handOver()
 	}
 	c.use(len(head))
@@ -135,7 +136,7 @@ func (c *client) answer(head []byte) ending {
 		t.out = append(t.out, in[:n]...)
 		c.use(n)
 	}
-	return t.run()
+	return t.run(route)
 }
 
 // refuse answers what can't be passed on.

@@ -42,11 +42,11 @@ func (t *task) free() {
 	}
 }
 
-// run has the request answered.
-func (t *task) run() ending {
+// run has the request answered by a backend of a route.
+func (t *task) run(r *route) ending {
 	c := t.client
 	t.since = c.now
-	s := c.choose.first(t.key, c.now)
+	s := c.choose.first(r, t.key, c.now)
 	if s == nil {
 		return t.fail(errNoBackend)
 	}

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -20,8 +19,6 @@ type upstream struct {
 	since  int64       // when it was kept, balance.Now
 	lost   atomic.Bool // its backend gives no sign of life
 }
-
-var errNotPlain = errors.New("the backend speaks TLS")
 
 // connect finds a connection to the call's backend: one that was kept, if that may be, else a new one.
 func (t *task) connect(kept bool) (reused bool, err error) {
@@ -64,9 +61,6 @@ func (t *task) part(keep bool) {
 
 // dial opens a connection.
 func (e *goroutines) dial(s *server, limit time.Duration) (*upstream, error) {
-	if s.URL().Scheme != "http" { // the set of backends has changed since the request came
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errNotPlain}
-	}
 	d := newDialer()
 	d.Timeout = max(min(d.Timeout, limit), time.Millisecond)
 	conn, err := d.DialContext(e.ctx, "tcp", withPort(s.URL()))

@@ -67,3 +67,39 @@ func TestABackendWhoseNameLeadsNowhere(t *testing.T) {
 		}
 	})
 }
+
+// A request that came while all backends spoke plain HTTP is never sent to one that came into use since and speaks TLS:
+// that would read it in clear, and its answer, a refusal, would look like the request's.
+func TestASecondTryIsNeverPlainToABackendThatSpeaksTLS(t *testing.T) {
+	const waiting = 8
+	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+	eachEngine(t, func(t *testing.T, e contender) {
+		if e.Engine == EngineNetHTTP {
+			t.Skip("it speaks TLS")
+		}
+		for name, status := range map[string]int{"nor to any other": 502, "but to the plain one": 200} {
+			check(t, name, func(t *testing.T) {
+				die := make(chan struct{})
+				a := rawBackend(t, func(c *rawConn) { c.request(); <-die })
+				secure, plain := rawBackend(t, answering(ok+"no")), rawBackend(t, answering(ok+"ok"))
+				p := e.start(t, rarely, a)
+				var clients []*rawClient
+				for range waiting {
+					c := p.connect()
+					c.send("GET / HTTP/1.1\r\nHost: x\r\nCookie: secret\r\n\r\n")
+					clients = append(clients, c)
+				}
+				soon(t, "all wait", func() bool { return len(a.requests()) == waiting })
+				p.must(201, nil, "PUT", "/alb/backends/secure", `{"url":"https://`+secure.addr+`","weight":1}`)
+				if status == 200 {
+					p.must(201, nil, "PUT", "/alb/backends/plain", `{"url":"http://`+plain.addr+`","weight":1}`)
+				}
+				close(die)
+				for _, c := range clients {
+					require.Equal(t, status, c.answer("GET").status())
+				}
+				require.NotContains(t, secure.bytes(), "secret")
+			})
+		}
+	})
+}

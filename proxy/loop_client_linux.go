@@ -193,7 +193,7 @@ func (l *loop) begin(s *sock, data []byte, kept bool, head []byte, end int) {
 		l.handOver(s, data)
 		return
 	}
-	w := l.newWork(s)
+	w, route := l.newWork(s), l.choose.pool.route.Load()
 	other, fault := w.take(head, &s.peer, l.lane)
 	if fault == nil && !other && !w.body.Done() {
 		var n int
@@ -206,17 +206,17 @@ func (l *loop) begin(s *sock, data []byte, kept bool, head []byte, end int) {
 		l.free(w)
 		l.refuse(s, fault)
 		return
-	case other || !l.choose.pool.route.Load().plain:
+	case other || !route.plain:
 		l.free(w)
 		l.handOver(s, data)
 		return
 	}
 	l.used(s, data, kept, end) // first: starting may read into the same buffer
-	l.start(w)
+	l.start(w, route)
 }
 
-func (l *loop) start(w *work) {
-	seat := l.choose.first(w.key, l.now)
+func (l *loop) start(w *work, r *route) {
+	seat := l.choose.first(r, w.key, l.now)
 	if seat == nil {
 		l.answerOwn(w, http.StatusServiceUnavailable, "no_backend")
 		return

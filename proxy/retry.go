@@ -39,7 +39,7 @@ type balancer struct {
 func (b *balancer) RoundTrip(out *http.Request) (*http.Response, error) {
 	v := visitOf(out.Context())
 	now := balance.Now()
-	s := b.choose.first(v.key, now)
+	s := b.choose.first(b.choose.pool.route.Load(), v.key, now)
 	if s == nil {
 		return nil, errNoBackend
 	}
@@ -53,7 +53,7 @@ func (b *balancer) RoundTrip(out *http.Request) (*http.Response, error) {
 		v.end(o)
 		return nil, err
 	}
-	next := b.choose.next(s)
+	next := b.choose.next(s, false)
 	if next == nil {
 		v.end(o)
 		return nil, err

@@ -37,9 +37,17 @@ func (r *route) pick(key uint64) *seat {
 	return nil
 }
 
-// another is the seat for a retry after tried has failed; nil when there is none.
-func (r *route) another(tried *seat) *seat {
-	if b := balance.Another(r.available, []*balance.Backend{tried.Backend}); b != nil {
+// another is the seat for a retry after tried has failed; nil when there is none. plain: of those that speak no TLS.
+func (r *route) another(tried *seat, plain bool) *seat {
+	not := []*balance.Backend{tried.Backend}
+	if plain && !r.plain {
+		for _, b := range r.available {
+			if b.URL().Scheme != "http" {
+				not = append(not, b)
+			}
+		}
+	}
+	if b := balance.Another(r.available, not); b != nil {
 		return r.seats[b]
 	}
 	return nil
