@@ -60,13 +60,13 @@ func (l *ledger) add(d ruleversions.Draft) ruleversions.Version {
 	return v
 }
 
-func (l *ledger) Pointer(context.Context) (orchestrator.Pointer, error) {
+func (l *ledger) Pointer(ctx context.Context) (orchestrator.Pointer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down {
 		return orchestrator.Pointer{}, errDown
 	}
-	return l.pointer, nil
+	return l.pointer, ctx.Err()
 }
 
 func (l *ledger) Version(_ context.Context, n int) (ruleversions.Version, error) {
@@ -129,7 +129,7 @@ func (l *ledger) Save(ctx context.Context, c orchestrator.Cycle, detail string) 
 		}
 	}
 	l.saved, l.details = append(l.saved, c), append(l.details, detail)
-	return nil
+	return ctx.Err() // it is stored, but the answer comes too late
 }
 
 func (l *ledger) statuses() (all []orchestrator.Status) {

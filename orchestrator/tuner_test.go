@@ -335,6 +335,7 @@ func TestAKeptCycleThatHasEndedIsNotLost(t *testing.T) {
 		b.ledger.kept = func() {
 			mode = b.proxies.mode
 			cancel(orchestrator.ErrLost)
+			time.Sleep(time.Second) // who saves gives up
 		}
 		c, err := run(t, b, ctx)
 		require.NoError(t, err)
