@@ -32,7 +32,7 @@ func (s *Server) about(c echo.Context) error {
 	if v.Spending, err = s.spending(ctx, 0); err != nil {
 		return err
 	}
-	if v.Activations, err = s.History.Activations(ctx, shownActivations); err != nil {
+	if v.Activations, err = s.History.Activations(ctx, shownActivations, false); err != nil {
 		return err
 	}
 	return s.render(c, aboutPage(s.page("About", "About"), v))

@@ -56,9 +56,10 @@ type paged struct {
 	Before int64 `query:"before" minimum:"0" doc:"only items older than this number"`
 }
 
-// limited is the query of a list that is not paged.
-type limited struct {
-	Limit int `query:"limit" minimum:"1" maximum:"200" default:"25"`
+// activationsQuery is what GET /activations takes; it is not paged.
+type activationsQuery struct {
+	Limit int  `query:"limit" minimum:"1" maximum:"200" default:"25"`
+	Turns bool `query:"turns" doc:"those within trials too: the swaps of champion and candidate, and the screenings"`
 }
 
 // numbered is a path that ends in a number.
@@ -141,8 +142,8 @@ func (s *Server) statusCalls() {
 		}
 		return answer(st, err)
 	})
-	call(s, "GET", "/activations", "Changes of the rules in force, newest first", 0, func(ctx context.Context, in *limited) (*body[list[orchestrator.Activation]], error) {
-		a, err := s.History.Activations(ctx, in.Limit)
+	call(s, "GET", "/activations", "Changes of the rules in force, newest first", 0, func(ctx context.Context, in *activationsQuery) (*body[list[orchestrator.Activation]], error) {
+		a, err := s.History.Activations(ctx, in.Limit, in.Turns)
 		return answer(listed(a, 0), err)
 	})
 }

@@ -154,7 +154,7 @@ func (m *memory) Versions(_ context.Context, limit, before int) (out []ruleversi
 	return out, nil
 }
 
-func (m *memory) Activations(_ context.Context, limit int) ([]orchestrator.Activation, error) {
+func (m *memory) Activations(_ context.Context, limit int, _ bool) ([]orchestrator.Activation, error) {
 	defer m.locked()()
 	out := slices.Clone(m.moves)
 	slices.Reverse(out)

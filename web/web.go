@@ -30,7 +30,7 @@ type History interface {
 	Pointer(ctx context.Context) (orchestrator.Pointer, error)
 	Version(ctx context.Context, n int) (ruleversions.Version, error)
 	Versions(ctx context.Context, limit, before int) ([]ruleversions.Version, error) // newest first; before 0: from the newest
-	Activations(ctx context.Context, limit int) ([]orchestrator.Activation, error)
+	Activations(ctx context.Context, limit int, turns bool) ([]orchestrator.Activation, error)
 
 	Cycle(ctx context.Context, id int64) (orchestrator.Cycle, error)
 	Cycles(ctx context.Context, limit int, before int64) ([]orchestrator.Cycle, error)

@@ -197,9 +197,9 @@ func (s *Store) Applied(ctx context.Context, version int, generation int64) erro
 	return nil
 }
 
-// Activations are the pointer's last moves, newest first.
-func (s *Store) Activations(ctx context.Context, limit int) ([]orchestrator.Activation, error) {
-	rows, err := s.q.Activations(ctx, limited(limit))
+// Activations are the pointer's last moves, newest first; with turns those within trials too.
+func (s *Store) Activations(ctx context.Context, limit int, turns bool) ([]orchestrator.Activation, error) {
+	rows, err := s.q.Activations(ctx, queries.ActivationsParams{Turns: turns, Lim: limited(limit)})
 	if err != nil {
 		return nil, fmt.Errorf("reading the pointer's history: %w", err)
 	}

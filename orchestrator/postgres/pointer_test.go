@@ -44,7 +44,7 @@ func TestATrialSwapsAndIsAccepted(t *testing.T) {
 	move(orchestrator.MoveAccept, v.Number)
 	require.Equal(t, at{2, 2, 5, 0}, pointer(t, s))
 
-	list, err := s.Activations(t.Context(), 10)
+	list, err := s.Activations(t.Context(), 10, true)
 	require.NoError(t, err)
 	var kinds []orchestrator.MoveKind
 	for i, a := range list {
@@ -67,7 +67,7 @@ func TestSavingACycleAsKeptAcceptsItsCandidate(t *testing.T) {
 
 	end(t, s, c, orchestrator.Kept)
 	require.Equal(t, at{2, 2, 3, 0}, pointer(t, s))
-	list, err := s.Activations(t.Context(), 1)
+	list, err := s.Activations(t.Context(), 1, true)
 	require.NoError(t, err)
 	require.Equal(t, orchestrator.Move{Kind: orchestrator.MoveAccept, Version: v.Number, Cycle: c.ID, Actor: "orchestrator", Reason: "kept"}, list[0].Move)
 	c.Status = orchestrator.Kept
@@ -191,7 +191,7 @@ func TestAppliedIsForTheGenerationOfNow(t *testing.T) {
 	p, err = s.Pointer(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []any{2, int64(2)}, []any{p.Applied, p.AppliedGen})
-	list, err := s.Activations(t.Context(), 2)
+	list, err := s.Activations(t.Context(), 2, true)
 	require.NoError(t, err)
 	require.False(t, list[0].Applied.IsZero())
 	require.False(t, list[1].Applied.IsZero())

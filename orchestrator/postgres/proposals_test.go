@@ -103,9 +103,13 @@ func TestAScreeningLeavesThePointerOnTheChampion(t *testing.T) {
 	require.NoError(t, err)
 	_, err = screen(1)
 	require.ErrorIs(t, err, orchestrator.ErrInvalid, "a trial does not go back to its screening")
-	list, err := s.Activations(t.Context(), 3)
+	list, err := s.Activations(t.Context(), 3, true)
 	require.NoError(t, err)
 	require.Equal(t, []int{0, 0, 2}, []int{list[0].Proposal, list[1].Proposal, list[2].Proposal})
+	list, err = s.Activations(t.Context(), 3, false)
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	require.Equal(t, []orchestrator.MoveKind{orchestrator.MoveTrial, orchestrator.MoveSeed}, []orchestrator.MoveKind{list[0].Kind, list[1].Kind})
 }
 
 func TestADeadInstancesScreeningIsUndone(t *testing.T) {

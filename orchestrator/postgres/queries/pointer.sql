@@ -25,7 +25,8 @@ UPDATE rule_pointer SET applied = CASE WHEN proposal IS NULL THEN @version::int 
 UPDATE activation SET applied_at = clock_timestamp() WHERE generation = @generation AND applied_at IS NULL;
 
 -- name: Activations :many
-SELECT * FROM activation ORDER BY generation DESC LIMIT @lim;
+-- Without the turns that champion, candidate and proposals take within trials, unless these are asked for.
+SELECT * FROM activation WHERE @turns::bool OR kind NOT IN ('swap', 'screen') ORDER BY generation DESC LIMIT @lim;
 
 -- name: StrayTrial :one
 -- Whether a trial is on whose cycle has ended.

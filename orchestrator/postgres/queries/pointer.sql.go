@@ -22,11 +22,17 @@ func (q *Queries) ActivationApplied(ctx context.Context, generation int64) error
 }
 
 const activations = `-- name: Activations :many
-SELECT generation, version, previous, kind, cycle_id, actor, reason, requested_at, applied_at, proposal FROM activation ORDER BY generation DESC LIMIT $1
+SELECT generation, version, previous, kind, cycle_id, actor, reason, requested_at, applied_at, proposal FROM activation WHERE $1::bool OR kind NOT IN ('swap', 'screen') ORDER BY generation DESC LIMIT $2
 `
 
-func (q *Queries) Activations(ctx context.Context, lim int64) ([]Activation, error) {
-	rows, err := q.db.Query(ctx, activations, lim)
+type ActivationsParams struct {
+	Turns bool
+	Lim   int64
+}
+
+// Without the turns that champion, candidate and proposals take within trials, unless these are asked for.
+func (q *Queries) Activations(ctx context.Context, arg ActivationsParams) ([]Activation, error) {
+	rows, err := q.db.Query(ctx, activations, arg.Turns, arg.Lim)
 	if err != nil {
 		return nil, err
 	}
