@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -305,6 +306,45 @@ func TestComplianceNothingBehindAnAnswerIsHandedOn(t *testing.T) {
 					require.NotEqual(t, "evil", other.answer(c.method).body)
 					other.ended()
 				}
+			})
+		}
+	})
+}
+
+// A backend may answer before it has a body's end, and keep the connection. What the rest of that body looks like says
+// nothing of the next request there.
+func TestComplianceAnAnswerThatOvertakesItsRequest(t *testing.T) {
+	const first = post + "Content-Length: 13\r\n\r\nhello"
+	eachEngine(t, func(t *testing.T, e contender) {
+		for _, rest := range []string{"HEAD / H", "GET / HT"} {
+			check(t, rest, func(t *testing.T) {
+				said := make(chan struct{}, 1)
+				p := e.start(t, nil, rawBackend(t, func(conn *rawConn) {
+					for {
+						head := conn.head()
+						method, _, _ := strings.Cut(head.start(), " ")
+						conn.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n" + map[string]string{"GET": "whole", "POST": "early"}[method])
+						if method == "POST" {
+							said <- struct{}{}
+							_, err := conn.in.body(head)
+							conn.must(err)
+						}
+					}
+				}))
+				for range 3 {
+					c := p.connect()
+					c.send(first)
+					<-said
+					time.Sleep(5 * time.Millisecond) // net/http keeps the connection if the rest comes in the next 50 ms
+					c.send(rest)
+					require.Equal(t, "early", c.answer("POST").body)
+					c = p.connect()
+					for _, method := range []string{"HEAD", "GET", "GET"} {
+						c.send(method + " / HTTP/1.1\r\nHost: x\r\n\r\n")
+						require.Equal(t, map[string]string{"GET": "whole"}[method], c.answer(method).body)
+					}
+				}
+				e.nobodysFailure(t, p)
 			})
 		}
 	})

@@ -130,7 +130,7 @@ func newForwarder(p *Proxy) (http.Handler, func()) {
 func (p *Proxy) visit(proxy http.Handler, w http.ResponseWriter, r *http.Request) {
 	v := &visit{origin: originOf(r, p.config.Trusted), request: r, limit: p.config.RequestTimeout}
 	v.key = balance.Key(v.client)
-	ctx, cancel := context.WithCancelCause(r.Context())
+	ctx, cancel := context.WithCancelCause(wire.Asking(r.Context(), r.Method))
 	defer cancel(nil)
 	rc := http.NewResponseController(w)
 	v.timer = time.AfterFunc(v.limit, func() {

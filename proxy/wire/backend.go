@@ -2,15 +2,18 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptrace"
 	"sync/atomic"
 )
 
 // Backend is a connection to a backend behind the screen of answers: net/http, which reads from it, sees no answer
 // that two parsers could read in two ways, and nothing that stands behind one. It serves one request after the
-// other. Reads come from one goroutine at a time, writes from another.
+// other, each with a context of Asking. Reads come from one goroutine at a time.
 type Backend struct {
 	net.Conn
 	limit int          // bytes of a head
@@ -37,16 +40,20 @@ var errUnaskedBytes = errors.New("the backend sent bytes that nobody asked for")
 // NewBackend puts a new connection behind the screen. limit bounds an answer's head, in bytes.
 func NewBackend(c net.Conn, limit int) *Backend { return &Backend{Conn: c, limit: limit} }
 
-// Write sees where a request begins: a connection on which nothing is due is written to for no other reason.
-func (c *Backend) Write(p []byte) (int, error) {
-	if c.due.Load() == nothingDue {
-		if bytes.HasPrefix(p, []byte("HEAD ")) {
-			c.due.Store(answerToHEADDue)
-		} else {
-			c.due.Store(answerDue)
-		}
+// Asking is the context for a request of this method: the Backend that net/http's transport finds for it is told which
+// answer is due. What is written there does not tell: the rest of a body that was answered before its end may look like
+// the beginning of any request.
+func Asking(ctx context.Context, method string) context.Context {
+	if method == http.MethodHead {
+		return httptrace.WithClientTrace(ctx, askingHEAD)
 	}
-	return c.Conn.Write(p)
+	return httptrace.WithClientTrace(ctx, asking)
+}
+
+var asking, askingHEAD = expecting(answerDue), expecting(answerToHEADDue)
+
+func expecting(due int32) *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { i.Conn.(*Backend).due.Store(due) }}
 }
 
 // Read hands on what has passed. A fault is its error: a *Fault, or that bytes came which nobody asked for.
