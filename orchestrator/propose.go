@@ -137,7 +137,7 @@ func (u *turn) evidence(ctx context.Context, baseline []measured) (e advisor.Evi
 		m.States = shares(b.snapshots)
 		e.Scenarios = append(e.Scenarios, m)
 		e.Series = append(e.Series, advisor.TurningPoints(b.Scenario, b.Result.Started, b.snapshots)...)
-		e.Switches = append(e.Switches, switchlog.Analyse(b.Result, b.decisions, b.snapshots)...)
+		e.Switches = append(e.Switches, switchlog.Analyse(b.Result, b.decisions)...)
 	}
 	if e.Detection, err = u.detected(ctx, baseline); err != nil {
 		return e, err

@@ -11,7 +11,6 @@ import (
 	"retune/orchestrator/advisor"
 	"retune/proxy/rules"
 	"retune/proxy/steering"
-	"retune/proxy/traffic"
 	"retune/ruleversions"
 )
 
@@ -28,7 +27,6 @@ type memory struct {
 	calls       map[int64][]advisor.Call
 	proposals   map[int64][]orchestrator.Proposal
 	decisions   map[int64][]steering.Decision
-	snapshots   map[int64][]traffic.Snapshot
 	detections  map[int64][]orchestrator.RunDetection
 	noise       []orchestrator.KnownNoise
 	moves       []orchestrator.Activation
@@ -38,8 +36,7 @@ type memory struct {
 func newMemory() *memory {
 	return &memory{
 		steps: map[int64][]orchestrator.Step{}, live: map[int64]orchestrator.Live{}, calls: map[int64][]advisor.Call{}, proposals: map[int64][]orchestrator.Proposal{},
-		decisions: map[int64][]steering.Decision{}, snapshots: map[int64][]traffic.Snapshot{},
-		detections: map[int64][]orchestrator.RunDetection{},
+		decisions: map[int64][]steering.Decision{}, detections: map[int64][]orchestrator.RunDetection{},
 	}
 }
 
@@ -246,11 +243,6 @@ func (m *memory) Calls(_ context.Context, cycle int64) ([]advisor.Call, error) {
 func (m *memory) Decisions(_ context.Context, cycle int64) ([]steering.Decision, error) {
 	defer m.locked()()
 	return slices.Clone(m.decisions[cycle]), nil
-}
-
-func (m *memory) Snapshots(_ context.Context, cycle int64) ([]traffic.Snapshot, error) {
-	defer m.locked()()
-	return m.snapshots[cycle], nil
 }
 
 func (m *memory) Detections(_ context.Context, cycle int64) ([]orchestrator.RunDetection, error) {

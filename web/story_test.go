@@ -345,23 +345,22 @@ func (m *memory) storyJournal() {
 			break
 		}
 	}
+	held := steering.Decision{State: traffic.HighStable, Algorithm: balance.WeightedRoundRobin, PreviousAlgorithm: balance.WeightedRoundRobin, Confidence: 0.81, Reason: "HIGH_STABLE: rps 59.8 → 60.4, rate +0.01. WEIGHTED_ROUND_ROBIN by rule v1. Gates: same state."}
+	switched := steering.Decision{State: traffic.Spike, Algorithm: balance.LeastConnections, PreviousAlgorithm: balance.WeightedRoundRobin, PreviousState: traffic.HighStable, Switched: true, Confidence: 0.93, Reason: `SPIKE: rps 60.4 → 238.7, rate +2.95 (threshold 1.00), confidence 0.99. LEAST_CONNECTIONS by rule v1: "Spread a sudden rise." Gates: cooldown ok, 2/2 windows, 1/3 switches this minute.`}
 	for i := range 20 { // the burst is from second 12 to 28, the switch at second 18
-		at, p95, load := 2*i+2, 540+20*float64(i%2), 60.0
+		at, p95, load, d, in := 2*i+2, 540+20*float64(i%2), 60.0, held, "0/2 windows"
 		if at > 12 && at <= 28 {
 			p95, load = 1400+40*float64(i%2), 240
 		}
 		if at > 18 {
 			p95 *= 0.7
 		}
-		m.snapshots[1] = append(m.snapshots[1], traffic.Snapshot{Seq: uint64(i + 1), At: run.Result.Started.Add(time.Duration(at) * time.Second),
-			Window: 2 * time.Second, Requests: uint64(2 * load), RPS: load, P95MS: p95, State: traffic.HighStable})
-	}
-	for i, d := range []steering.Decision{
-		{State: traffic.HighStable, Algorithm: balance.WeightedRoundRobin, PreviousAlgorithm: balance.WeightedRoundRobin, Confidence: 0.81, Reason: "HIGH_STABLE: rps 59.8 → 60.4, rate +0.01. WEIGHTED_ROUND_ROBIN by rule v1. Gates: same state."},
-		{State: traffic.Spike, Algorithm: balance.LeastConnections, PreviousAlgorithm: balance.WeightedRoundRobin, PreviousState: traffic.HighStable, Switched: true, Confidence: 0.93, Reason: `SPIKE: rps 60.4 → 238.7, rate +2.95 (threshold 1.00), confidence 0.99. LEAST_CONNECTIONS by rule v1: "Spread a sudden rise." Gates: cooldown ok, 2/2 windows, 1/3 switches this minute.`},
-	} {
-		d.Seq, d.At, d.RulesVersion, d.Cause, d.BootID = uint64(i+1), run.Result.Started.Add(time.Duration(8+10*i)*time.Second), 1, steering.CauseWindow, "b1"
-		d.Gates = []steering.Gate{{Name: "same_state", Passed: d.Switched, Detail: string(d.State)}, {Name: "confidence", Passed: true, Detail: "0.93 of 0.60"}, {Name: "sustained", Passed: d.Switched, Detail: fmt.Sprintf("%d/2 windows", i+1)}}
+		if at == 18 {
+			d, in = switched, "2/2 windows"
+		}
+		d.Seq, d.At, d.RulesVersion, d.Cause, d.BootID = uint64(i+1), run.Result.Started.Add(time.Duration(at)*time.Second), 1, steering.CauseWindow, "b1"
+		d.Gates = []steering.Gate{{Name: "same_state", Passed: d.Switched, Detail: string(d.State)}, {Name: "confidence", Passed: true, Detail: "0.93 of 0.60"}, {Name: "sustained", Passed: d.Switched, Detail: in}}
+		d.Snapshot = traffic.Snapshot{Seq: d.Seq, At: d.At, Window: 2 * time.Second, Requests: uint64(2 * load), RPS: load, P95MS: p95, State: d.State}
 		m.decisions[1] = append(m.decisions[1], d)
 	}
 }

@@ -16,10 +16,6 @@ func (s *Server) switches(ctx context.Context, runs []orchestrator.Run, cycle in
 	if err != nil {
 		return nil, err
 	}
-	snapshots, err := s.History.Snapshots(ctx, cycle)
-	if err != nil {
-		return nil, err
-	}
 	var found []orchestrator.RunSwitch
 	for _, r := range runs {
 		if !slices.ContainsFunc(decisions, func(d steering.Decision) bool { return d.Switched && during(r.Result, d) }) {
@@ -28,7 +24,7 @@ func (s *Server) switches(ctx context.Context, runs []orchestrator.Run, cycle in
 		if r, err = s.History.Run(ctx, r.ID); err != nil {
 			return nil, err
 		}
-		for _, sw := range switchlog.Analyse(r.Result, decisions, snapshots) {
+		for _, sw := range switchlog.Analyse(r.Result, decisions) {
 			found = append(found, orchestrator.RunSwitch{Run: r.ID, Switch: sw})
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"retune/orchestrator"
 	"retune/orchestrator/advisor"
 	"retune/proxy/steering"
-	"retune/proxy/traffic"
 	"retune/ruleversions"
 )
 
@@ -42,7 +41,6 @@ type History interface {
 	Calls(ctx context.Context, cycle int64) ([]advisor.Call, error)
 	Spent(ctx context.Context, cycle int64) (advisor.Spend, error) // by the calls of a cycle; 0: of today (UTC)
 	Decisions(ctx context.Context, cycle int64) ([]steering.Decision, error)
-	Snapshots(ctx context.Context, cycle int64) ([]traffic.Snapshot, error)
 	// Detections are how the traffic of a cycle's runs was named, against its true states where those are known.
 	Detections(ctx context.Context, cycle int64) ([]orchestrator.RunDetection, error)
 	AllNoise(ctx context.Context) ([]orchestrator.KnownNoise, error)

@@ -24,7 +24,7 @@ func (a analysis) judge(d steering.Decision) Switch {
 		From: d.PreviousAlgorithm, To: d.Algorithm, Confident: d.Confidence, Outcome: Unclear,
 	}
 	from, until := a.stretch(d.BootID, d.At)
-	before, after := a.between(from.at, d.At), a.between(d.At, until.at)
+	before, after := a.between(d.BootID, from.at, d.At), a.between(d.BootID, d.At, until.at)
 	slices.Reverse(before) // the nearest first
 	s.Before, s.After = figures(before[:min(1, len(before))]), figures(after[:min(1, len(after))])
 	switch {

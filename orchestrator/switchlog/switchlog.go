@@ -1,9 +1,9 @@
 // Package switchlog says what each switch of algorithm brought: p95, RPS and errors before it and after it, and
 // whether it paid.
 //
-// It is pure: decisions and snapshots in, switches with figures out. A switch is set against its own noise: before and
-// after are windows of the same load, between which nothing but the algorithm changed, and a difference counts when it
-// is larger than what neighbouring windows of the run differ by without a switch. Where that can't be had, because the
+// It is pure: decisions in, each with its window, and switches with figures out. A switch is set against its own noise:
+// before and after are windows of the same proxy and load, between which nothing but the algorithm changed, and a difference
+// counts when it is larger than what neighbouring windows of the run differ by without a switch. Where that can't be had, because the
 // load changed too, or the run's edge or another change is too near, it says so: unclear.
 package switchlog
 
@@ -47,7 +47,7 @@ const (
 // Figures are what one to three windows measured.
 type Figures struct {
 	Offered   float64 `json:"offered_rps"` // that the load driver sent
-	RPS       float64 `json:"rps"`         // that the proxy answered
+	RPS       float64 `json:"rps"`         // that the proxy answered; where there are several, its share of the load
 	P95MS     float64 `json:"p95_ms"`      // of the window with the median p95, never an average
 	ErrorRate float64 `json:"error_rate"`  // share in [0, 1]
 }
@@ -55,22 +55,23 @@ type Figures struct {
 // adoptedWith is how many windows after a reset a state is adopted without hysteresis.
 const adoptedWith = 1.5
 
-// Analyse finds the switches within a run's measured phase, oldest first, and what each brought.
+// Analyse finds the switches within a run's measured phase, oldest first, and what each brought. decisions are all of the
+// proxies', those that hold too: with them come the windows.
 //
 // Only switches that a window led to count: those by a reload, a change of mode or a reset were ordered, and what is
 // adopted in the first window after a reset was no choice between two algorithms.
-func Analyse(r loadtest.Result, decisions []steering.Decision, snapshots []traffic.Snapshot) []Switch {
+func Analyse(r loadtest.Result, decisions []steering.Decision) []Switch {
 	decisions = slices.Clone(decisions)
 	slices.SortStableFunc(decisions, func(a, b steering.Decision) int { return a.At.Compare(b.At) })
-	a := newAnalysis(r, decisions, snapshots)
+	a := newAnalysis(r, decisions)
 	var out []Switch
-	var reset time.Time
+	reset := map[string]time.Time{} // by the proxy's boot
 	for _, d := range decisions {
 		if d.Cause != steering.CauseWindow {
-			reset = d.At
+			reset[d.BootID] = d.At
 			continue
 		}
-		if d.Switched && chosen(d, reset) && within(r, d.At) {
+		if d.Switched && chosen(d, reset[d.BootID]) && within(r, d.At) {
 			out = append(out, a.judge(d))
 		}
 	}

@@ -2,6 +2,7 @@ package switchlog
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,12 +51,38 @@ func decided(s float64, cause steering.Cause, switched bool) steering.Decision {
 	}
 }
 
+// journal is what a proxy decided: what is given, and to hold in each other window.
+func journal(decisions []steering.Decision, snapshots []traffic.Snapshot) []steering.Decision {
+	all := slices.Clone(decisions)
+	for i := range all {
+		all[i].Snapshot = traffic.Snapshot{Window: length}
+	}
+	for _, s := range snapshots {
+		at := func(d steering.Decision) bool { return d.At.Equal(s.At) && d.Cause == steering.CauseWindow }
+		if i := slices.IndexFunc(all, at); i >= 0 {
+			all[i].Snapshot = s
+		} else {
+			all = append(all, steering.Decision{At: s.At, Cause: steering.CauseWindow, Snapshot: s})
+		}
+	}
+	return all
+}
+
+// of is the same of the proxy with that boot.
+func of(boot string, decisions []steering.Decision) []steering.Decision {
+	decisions = slices.Clone(decisions)
+	for i := range decisions {
+		decisions[i].BootID = boot
+	}
+	return decisions
+}
+
 var switched = []steering.Decision{decided(60, steering.CauseWindow, true)}
 
 // one analyses a run with one switch.
 func one(t *testing.T, r loadtest.Result, decisions []steering.Decision, snapshots []traffic.Snapshot) Switch {
 	t.Helper()
-	got := Analyse(r, decisions, snapshots)
+	got := Analyse(r, journal(decisions, snapshots))
 	require.NotEmpty(t, got)
 	return got[0]
 }
@@ -153,7 +180,7 @@ func TestWhatIsTooNearMakesItUnclear(t *testing.T) {
 		require.Equal(t, Unclear, got.Outcome, name)
 		require.Contains(t, got.Why, c.why, name)
 	}
-	both := Analyse(run(), []steering.Decision{decided(53, steering.CauseWindow, true), switched[0]}, quiet(200, 0.01))
+	both := Analyse(run(), journal([]steering.Decision{decided(53, steering.CauseWindow, true), switched[0]}, quiet(200, 0.01)))
 	require.Len(t, both, 2)
 	require.Contains(t, both[1].Why, "the algorithm changed 7.0 s before it")
 	r := run() // an event that could not be made to happen changed nothing
@@ -177,10 +204,10 @@ func TestWhatIsNoSwitchIsLeftOut(t *testing.T) {
 		"in the warm phase":     {decided(-5, steering.CauseWindow, true)},
 		"after the run":         {decided(125, steering.CauseWindow, true)},
 	} {
-		require.Empty(t, Analyse(run(), decisions, quiet(200, 0.01)), name)
+		require.Empty(t, Analyse(run(), journal(decisions, quiet(200, 0.01))), name)
 	}
 	later := []steering.Decision{decided(20, steering.CauseReset, false), decided(40, steering.CauseWindow, true)}
-	require.Len(t, Analyse(run(), later, quiet(200, 0.01)), 1)
+	require.Len(t, Analyse(run(), journal(later, quiet(200, 0.01))), 1)
 }
 
 // The proxy's timer is a little early or late: windows overlap by milliseconds.
@@ -193,9 +220,27 @@ func TestWindowsMayOverlapALittle(t *testing.T) {
 	require.Equal(t, Paid, got.Outcome, got.Why)
 }
 
+// Each proxy balances by itself: what another one measured at the same time, or did, says nothing about a switch.
+func TestASwitchIsJudgedByItsOwnProxysWindows(t *testing.T) {
+	halves, stays := quiet(200, 0.01), quiet(400, 0.01)
+	for name, c := range map[string]struct {
+		switching []traffic.Snapshot
+		others    []steering.Decision
+		want      Outcome
+	}{
+		"the other's p95 stays": {halves, journal(nil, stays), Paid},
+		"the other's p95 falls": {stays, journal(nil, halves), Unclear},
+		"the other is reset":    {halves, journal([]steering.Decision{decided(55, steering.CauseReset, false)}, stays), Paid},
+	} {
+		got := Analyse(run(), append(of("b", c.others), of("a", journal(switched, c.switching))...))
+		require.Len(t, got, 1, name)
+		require.Equal(t, []any{c.want, 3}, []any{got[0].Outcome, got[0].Windows}, "%s: %s", name, got[0].Why)
+	}
+}
+
 // An idle run, or none at all, is no reason to fail.
 func TestNothingIsAnalysed(t *testing.T) {
-	require.Empty(t, Analyse(loadtest.Result{}, nil, nil))
+	require.Empty(t, Analyse(loadtest.Result{}, nil))
 	idle := quiet(0, 0)
 	for i := range idle {
 		idle[i].Requests, idle[i].RPS, idle[i].Errors, idle[i].P95MS = 0, 0, 0, 0

@@ -9,19 +9,19 @@ import (
 
 	"retune/orchestrator/loadtest"
 	"retune/proxy/steering"
-	"retune/proxy/traffic"
 )
 
 // analysis is a run as its switches are judged by.
 type analysis struct {
 	run     loadtest.Result
-	windows []window // within the measured phase, oldest first
+	windows []window // within the measured phase, each proxy's oldest first
 	bounds  []bound  // oldest first
 	noise   noise
 }
 
-// window is one window of the proxy, and the load that was sent in it.
+// window is one window of a proxy, and the load that was sent in it.
 type window struct {
+	boot     string // the proxy's
 	from, to time.Time
 	requests uint64
 	errors   uint64
@@ -41,16 +41,16 @@ type bound struct {
 	what string // completes "… 3.2 s after it" and "… before it"
 }
 
-func newAnalysis(r loadtest.Result, decisions []steering.Decision, snapshots []traffic.Snapshot) analysis {
+func (b bound) concerns(boot string) bool { return b.boot == "" || b.boot == boot }
+
+func newAnalysis(r loadtest.Result, decisions []steering.Decision) analysis {
 	a := analysis{run: r, bounds: []bound{{at: r.Started, what: "the run began"}, {at: r.Started.Add(r.Duration), what: "the run ended"}}}
-	for _, s := range snapshots {
-		from := s.At.Add(-s.Window)
-		if within(r, from) && within(r, s.At) && s.Window > 0 {
-			a.windows = append(a.windows, window{from, s.At, s.Requests, s.Errors, s.RPS, s.P95MS, offered(r, from, s.At, s.RPS)})
-		}
-	}
-	slices.SortStableFunc(a.windows, func(x, y window) int { return x.to.Compare(y.to) })
 	for _, d := range decisions {
+		s := d.Snapshot
+		from := s.At.Add(-s.Window)
+		if d.Cause == steering.CauseWindow && within(r, from) && within(r, s.At) && s.Window > 0 {
+			a.windows = append(a.windows, window{d.BootID, from, s.At, s.Requests, s.Errors, s.RPS, s.P95MS, offered(r, from, s.At, s.RPS)})
+		}
 		if d.Switched || d.Cause != steering.CauseWindow {
 			a.bounds = append(a.bounds, bound{d.At, d.BootID, "the algorithm changed"})
 		}
@@ -102,7 +102,7 @@ func later(a, b time.Time) time.Time {
 func (a analysis) stretch(boot string, at time.Time) (from, until bound) {
 	for _, b := range a.bounds {
 		switch {
-		case b.boot != "" && b.boot != boot:
+		case !b.concerns(boot):
 		case b.at.Before(at):
 			from = b
 		case b.at.After(at):
@@ -112,10 +112,10 @@ func (a analysis) stretch(boot string, at time.Time) (from, until bound) {
 	return from, bound{at: at, what: "the run ended"} // the switch and the end are one instant
 }
 
-// between are the windows that lie within two instants, oldest first.
-func (a analysis) between(from, until time.Time) (found []window) {
+// between are a proxy's windows that lie within two instants, oldest first.
+func (a analysis) between(boot string, from, until time.Time) (found []window) {
 	for _, w := range a.windows {
-		if !w.from.Before(from.Add(-w.slack())) && !w.to.After(until.Add(w.slack())) {
+		if w.boot == boot && !w.from.Before(from.Add(-w.slack())) && !w.to.After(until.Add(w.slack())) {
 			found = append(found, w)
 		}
 	}
@@ -154,14 +154,14 @@ func (a analysis) neighbours() noise {
 	return noise{len(p95), toSD * median(p95), toSD * median(served), toSD * median(errors)}
 }
 
-// next is the window that follows one, if nothing changed within the two.
+// next is the window of the same proxy that follows one, if nothing changed within the two.
 func (a analysis) next(i int) (window, bool) {
 	w := a.windows[i]
 	for _, n := range a.windows[i+1:] {
-		if n.from.Before(w.to.Add(-w.slack())) {
-			continue // of another proxy, at the same time
+		if n.boot != w.boot {
+			continue
 		}
-		inside := func(b bound) bool { return b.at.After(w.from) && b.at.Before(n.to) }
+		inside := func(b bound) bool { return b.concerns(w.boot) && b.at.After(w.from) && b.at.Before(n.to) }
 		return n, n.from.Sub(w.to) < w.to.Sub(w.from) && !slices.ContainsFunc(a.bounds, inside)
 	}
 	return window{}, false
