@@ -95,11 +95,10 @@ func (r *Runner) Run(ctx context.Context, s Scenario, progress func(Progress)) (
 
 // measure runs the child and makes a result of its stream.
 func (r *Runner) measure(ctx context.Context, s Scenario, c command, progress func(Progress)) (Result, error) {
-	in := stream{measured: newMeasurement(s.Shape.Duration(), s.Timeout)}
-	in.heard.Store(time.Now().UnixNano())
+	in := stream{measured: newMeasurement(s.Shape.Duration(), s.Timeout), started: time.Now()}
 	var said logs
-	w := watcher{patience: r.patience, stream: &in, scenario: s, progress: progress, started: time.Now()}
-	e, err := c.run(ctx, in.read, said.read, w.watch, r.grace)
+	w := watcher{patience: r.patience, stream: &in, scenario: s, progress: progress}
+	e, err := c.run(ctx, in.read, said.read, func() string { return w.watch(time.Now()) }, r.grace)
 	if err != nil {
 		return Result{}, err
 	}
@@ -118,21 +117,19 @@ type watcher struct {
 	stream   *stream
 	scenario Scenario
 	progress func(Progress)
-	started  time.Time
-	told     time.Duration // when progress was last called, after the start
+	told     time.Duration // when progress was last called, after the stream's start
 }
 
 // watch calls progress once a second and gives the reason to stop the child, if there is one.
-func (w *watcher) watch() string {
-	now := time.Now()
-	elapsed := now.Sub(w.started)
+func (w *watcher) watch(now time.Time) string {
+	elapsed := now.Sub(w.stream.started)
 	if w.progress != nil && elapsed-w.told >= time.Second {
 		w.told = elapsed.Truncate(time.Second)
 		w.progress(w.stream.measured.progress(now, elapsed, w.scenario))
 	}
 	planned := w.scenario.Shape.Duration()
 	switch {
-	case now.Sub(time.Unix(0, w.stream.heard.Load())) > w.silence:
+	case elapsed-time.Duration(w.stream.heard.Load()) > w.silence:
 		return fmt.Sprintf("it was silent for %s", w.silence)
 	case planned > 0 && elapsed > w.scenario.planned()+w.scenario.Timeout+w.overrun:
 		return fmt.Sprintf("it went on for more than %s after its planned end", w.overrun)

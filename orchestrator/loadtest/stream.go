@@ -11,9 +11,10 @@ import (
 // stream reads a driver's standard output: JSON lines, from k6 or from the built-in driver alike.
 type stream struct {
 	measured *measurement
+	started  time.Time
 	lines    atomic.Int64
 	garbage  atomic.Int64 // lines that are none of such a stream: too long, cut off, or something else
-	heard    atomic.Int64 // when a byte last came, Unix nanoseconds
+	heard    atomic.Int64 // when a byte last came, nanoseconds after started
 }
 
 // maxLine is the longest line that is read; k6's are below 1 KB.
@@ -24,7 +25,7 @@ func (s *stream) read(from io.Reader) {
 	b := bufio.NewReaderSize(from, maxLine)
 	for overlong := false; ; {
 		line, err := b.ReadSlice('\n')
-		s.heard.Store(time.Now().UnixNano())
+		s.heard.Store(int64(time.Since(s.started)))
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 			overlong = true
