@@ -136,7 +136,7 @@ func TestWhatCanNotBeStartedIsDropped(t *testing.T) {
 	s.Shape.Phases = append(s.Shape.Phases, Phase{Name: "more", Duration: Duration(time.Second), From: 20, To: 20})
 	var out strings.Builder
 	g := &generator{Scenario: s, target: target.URL, most: 15, out: newPoints(&out, func(error) {})}
-	g.openLoop(t.Context())
+	g.openLoop(t.Context(), g.out.begin)
 	require.NoError(t, g.out.close())
 	_, r := readAll(out.String())
 	require.EqualValues(t, 40, r.Requests+r.Dropped)
@@ -233,6 +233,18 @@ func TestEventsHappenOnTheTimelineAndAreUndone(t *testing.T) {
 		require.GreaterOrEqual(t, m.At, []time.Duration{300, 500, 600}[i]*time.Millisecond)
 	}
 	require.Equal(t, []string{"fail a", "slowdown b 3", "error_rate b 0.25"}, marks)
+}
+
+// A load whose timeline takes a while to be laid out begins late; its events are as late.
+func TestEventsAndLoadHaveOneBeginning(t *testing.T) {
+	s := Scenario{Shape: Shape{Phases: slices.Repeat([]Phase{{Duration: 1}}, 200_000), Events: []Event{{Action: ActionFail, Backend: "a"}}}}
+	var out strings.Builder
+	g := &generator{Scenario: s, out: newPoints(&out, func(error) {})}
+	require.NoError(t, g.run(t.Context()))
+	require.NoError(t, g.out.close())
+	_, r := readAll(out.String())
+	require.Len(t, r.Marks, 1)
+	require.GreaterOrEqual(t, r.Marks[0].At, time.Duration(0))
 }
 
 func TestAnInterruptedLoadRevivesAndEnds(t *testing.T) {

@@ -11,10 +11,12 @@ import (
 )
 
 // closedLoop runs users that each wait for the answer and think before the next request, until the measured load's
-// end. For comparison with published tables only: when the target stalls, so do its users, and the stall hardly shows.
-func (g *generator) closedLoop(ctx context.Context, begin time.Time) {
-	end := begin.Add(time.Duration(g.Shape.Closed.Duration))
-	g.out.begin(begin)
+// end. It calls begin as openLoop does. For comparison with published tables only: when the target stalls, so do its
+// users, and the stall hardly shows.
+func (g *generator) closedLoop(ctx context.Context, begin func(time.Time)) {
+	at := time.Now().Add(g.warm())
+	end := at.Add(time.Duration(g.Shape.Closed.Duration))
+	begin(at)
 	client := g.client()
 	think := time.Duration(g.Shape.Closed.Think)
 	var n atomic.Int64
@@ -23,7 +25,7 @@ func (g *generator) closedLoop(ctx context.Context, begin time.Time) {
 		first := rand.New(rand.NewPCG(g.Seed, uint64(u))).Int64N(int64(think) + 1) // spread over the first think time
 		users.Go(func() {
 			for more := sleep(ctx, time.Duration(first)); more && time.Now().Before(end); more = sleep(ctx, think) {
-				g.once(ctx, client, begin, g.address(n.Add(1)-1))
+				g.once(ctx, client, at, g.address(n.Add(1)-1))
 			}
 		})
 	}

@@ -49,14 +49,15 @@ type generator struct {
 // run makes the load, with events and gauges beside it; nil when it was made to its end.
 func (g *generator) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
-	begin := time.Now().Add(g.warm())
+	begun := make(chan time.Time, 1)
+	begin := func(at time.Time) { g.out.begin(at); begun <- at }
 	var events, gauges sync.WaitGroup
-	events.Go(func() { g.events(ctx, begin) })
+	events.Go(func() { g.events(ctx, begun) })
 	gauges.Go(func() { g.gauges(ctx) })
 	if g.Shape.Closed != nil {
 		g.closedLoop(ctx, begin)
 	} else {
-		g.openLoop(ctx)
+		g.openLoop(ctx, begin)
 	}
 	events.Wait() // the last request may be answered before the last event is due
 	err := context.Cause(ctx)
@@ -73,14 +74,15 @@ func (g *generator) warm() time.Duration {
 	return g.Warm
 }
 
-// openLoop starts requests when they are due, warm-up and measured load in one.
-func (g *generator) openLoop(ctx context.Context) {
+// openLoop starts requests when they are due, warm-up and measured load in one. It calls begin once, with the instant at
+// which the measured load begins.
+func (g *generator) openLoop(ctx context.Context, begin func(time.Time)) {
 	phases := slices.Clone(g.Shape.Phases)
 	if warm := g.warm(); warm > 0 {
 		phases = append([]Phase{{Duration: Duration(warm), From: phases[0].From, To: phases[0].From}}, phases...)
 	}
 	p := &pacer{timeline: newTimeline(phases), limit: g.most}
-	p.started = func(began time.Time) { g.out.begin(began.Add(g.warm())) }
+	p.started = func(began time.Time) { begin(began.Add(g.warm())) }
 	p.dropped = func(due time.Duration) { g.out.dropped(p.at(due), g.phase(due)) }
 	attacker := vegeta.NewAttacker(vegeta.Client(g.client()), vegeta.MaxBody(0))
 	defer attacker.Stop()
@@ -146,8 +148,14 @@ func (t plain) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.Transport.RoundTrip(r)
 }
 
-// events makes the timeline's events happen, each at its time after begin.
-func (g *generator) events(ctx context.Context, begin time.Time) {
+// events makes the timeline's events happen, each at its time after the measured load's begin, by the same clock.
+func (g *generator) events(ctx context.Context, begun <-chan time.Time) {
+	var begin time.Time
+	select {
+	case begin = <-begun:
+	case <-ctx.Done():
+		return
+	}
 	events := slices.Clone(g.Shape.Events)
 	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 	for _, e := range events {
@@ -159,7 +167,7 @@ func (g *generator) events(ctx context.Context, begin time.Time) {
 		if err != nil {
 			detail = fmt.Sprintf("%s (failed: %v)", detail, err)
 		}
-		g.out.event(time.Now(), e.Action, detail, err != nil)
+		g.out.event(begin.Add(time.Since(begin)), e.Action, detail, err != nil)
 	}
 }
 
