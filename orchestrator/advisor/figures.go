@@ -100,9 +100,22 @@ func measuredFigures(m Measured) []known {
 	return out
 }
 
-// ruleFigures are the thresholds and settings of a rule set.
+// ruleFigures are the figures of the champion: its settings, and what its reasons name.
 func ruleFigures(r rules.RuleSet) []known {
-	out := []known{{value: float64(r.Version), quantity: count}}
+	out := append(settingFigures(r), known{value: float64(r.Version), quantity: count})
+	for _, rule := range r.Rules {
+		said, doubted := ruleversions.Unmarked(rule.Reason)
+		for _, f := range figuresIn(said) {
+			if !slices.Contains(doubted, f.text) { // what was never in any evidence does not become true by being repeated
+				out = append(out, f.known()...)
+			}
+		}
+	}
+	return out
+}
+
+// settingFigures are the thresholds and decays of a rule set.
+func settingFigures(r rules.RuleSet) (out []known) {
 	for _, t := range thresholds {
 		switch p := t.field(&r).(type) {
 		case *float64:
@@ -116,12 +129,6 @@ func ruleFigures(r rules.RuleSet) []known {
 	for _, rule := range r.Rules {
 		if d := rule.Params.Decay; d > 0 {
 			out = append(out, known{value: d.Seconds(), quantity: seconds})
-		}
-		said, doubted := ruleversions.Unmarked(rule.Reason)
-		for _, f := range figuresIn(said) {
-			if !slices.Contains(doubted, f.text) { // what was never in any evidence does not become true by being repeated
-				out = append(out, f.known()...)
-			}
 		}
 	}
 	return out

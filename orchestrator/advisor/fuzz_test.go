@@ -80,7 +80,7 @@ func FuzzReasons(f *testing.F) {
 			}
 		}
 		if text = oneLine(text); len(text) < 300 {
-			for _, r := range CheckReasons([]ruleversions.Reason{{Text: text}}, e) {
+			for _, r := range CheckReasons([]ruleversions.Reason{{Text: text}}, e, e.Champion) {
 				for _, figure := range r.Unsupported {
 					if !strings.Contains(plainDigits(text), figure) {
 						t.Fatalf("%q is marked, and not in %q", figure, text)

@@ -58,7 +58,7 @@ func (local) Advise(_ context.Context, e Evidence) (Advice, error) {
 		return a, fmt.Errorf("the local generator's rules: %w", err)
 	}
 	a.Rules = checked
-	a.Reasons = CheckReasons(a.Reasons, e)
+	a.Reasons = CheckReasons(a.Reasons, e, checked)
 	a.Summary = summaryOf(Changes(e.Champion, checked))
 	return a, nil
 }

@@ -107,8 +107,8 @@ func (o *openAI) advise(ctx context.Context, e Evidence, before []Advice) (Advic
 // check looks up the figures of what is said, and marks those that are not in the evidence in the rule set as well: a
 // rule's reason is shown by proxies, which know nothing else of it.
 func (a *Advice) check(e Evidence) {
-	a.Reasons = CheckReasons(a.Reasons, e)
-	a.Summary = CheckReasons([]ruleversions.Reason{{Text: a.Summary}}, e)[0].Marked()
+	a.Reasons = CheckReasons(a.Reasons, e, a.Rules)
+	a.Summary = CheckReasons([]ruleversions.Reason{{Text: a.Summary}}, e, a.Rules)[0].Marked()
 	for _, r := range a.Reasons {
 		state := traffic.State(strings.TrimPrefix(r.Path, "rules."))
 		if rule, is := a.Rules.Rules[state]; is {

@@ -17,6 +17,7 @@ import (
 
 	"retune/prompts"
 	"retune/proxy/rules"
+	"retune/proxy/traffic"
 )
 
 const key = "sk-test-0123456789abcdef"
@@ -144,6 +145,19 @@ func TestOpenAIAsksAndIsAnswered(t *testing.T) {
 	require.Contains(t, c.Response, "chatcmpl-1")
 	require.Positive(t, c.Latency)
 	require.WithinDuration(t, time.Now(), c.At, time.Minute)
+}
+
+// A reason may say what it proposes; that it names a figure elsewhere in the answer makes nothing true.
+func TestAReasonMayNameTheValueThatItSets(t *testing.T) {
+	a, err := serve(t, says(spoiled(func(a map[string]any) {
+		a["summary"] = "A cooldown of 20s, and 77 ms."
+		rule(a, 3)["decay"], rule(a, 3)["reason"] = "5s", "decay 5s, and 77 ms"
+		a["thresholds"] = []any{map[string]any{"path": "switching.cooldown", "value": "20s", "reason": "a cooldown of 20s instead of 10s, and 30s, and 77 ms"}}
+	}), "stop")).ask(t, asIs)
+	require.NoError(t, err)
+	require.Equal(t, "A cooldown of 20s, and 77 ms. (unsupported: 77 ms)", a.Summary)
+	require.Equal(t, "decay 5s, and 77 ms (unsupported: 77 ms)", a.Rules.Rules[traffic.Spike].Reason)
+	require.Equal(t, []string{"30s", "77 ms"}, a.Reasons[5].Unsupported)
 }
 
 func TestAFaultyAnswerIsHandedBackWithItsFaults(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"retune/proxy/balance"
+	"retune/proxy/rules"
 	"retune/ruleversions"
 )
 
@@ -18,11 +19,11 @@ const smallCount = 10
 // difference, the ratio or the percentage of two figures of one kind (p95 with p95) from one scenario, or from two that
 // the reason names. Where a reason names scenarios, algorithms or metrics, only the figures of those count: a true
 // figure of another scenario is no support. Two points of the series are set against each other only where the reason
-// names both, because among many points any difference is found. Thresholds and settings of the champion count as
-// evidence, as do figures of earlier verdicts. Signs and words of direction ("lower") are not checked, nor numbers
-// in words. The reasons that come in are not changed.
-func CheckReasons(reasons []ruleversions.Reason, e Evidence) []ruleversions.Reason {
-	all := knownFigures(e)
+// names both, because among many points any difference is found. Thresholds and settings of the champion and of the
+// proposal count as evidence, as do figures of earlier verdicts; what the proposal's reasons name does not. Signs and
+// words of direction ("lower") are not checked, nor numbers in words. The reasons that come in are not changed.
+func CheckReasons(reasons []ruleversions.Reason, e Evidence, proposal rules.RuleSet) []ruleversions.Reason {
+	all := append(knownFigures(e), settingFigures(proposal)...)
 	scenarios := scenariosOf(e)
 	out := slices.Clone(reasons)
 	for i := range out {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"retune/proxy/balance"
+	"retune/proxy/rules"
 	"retune/ruleversions"
 )
 
@@ -60,14 +61,14 @@ func TestEachFigureOfAReasonIsLookedUp(t *testing.T) {
 		{"in burst rps rose by 35.4 from 103.4 to 138.8", nil},
 		{"in burst rps rose by 35.4", []string{"35.4"}},
 	} {
-		got := CheckReasons([]ruleversions.Reason{{Path: "rules.SPIKE", Text: c.text}}, e)
+		got := CheckReasons([]ruleversions.Reason{{Path: "rules.SPIKE", Text: c.text}}, e, e.Champion)
 		require.Equal(t, c.want, got[0].Unsupported, c.text)
 	}
 }
 
 func TestCheckReasonsLeavesItsInputAlone(t *testing.T) {
 	in := []ruleversions.Reason{{Text: "99999 rps"}}
-	out := CheckReasons(in, evidence())
+	out := CheckReasons(in, evidence(), rules.Default())
 	require.Empty(t, in[0].Unsupported)
 	require.Equal(t, []string{"99999 rps"}, out[0].Unsupported)
 }
@@ -85,6 +86,6 @@ func BenchmarkCheckReasons(b *testing.B) {
 		text += fmt.Sprintf("%d.%d%% ", 111+i, i)
 	}
 	for b.Loop() {
-		CheckReasons([]ruleversions.Reason{{Text: text}}, e)
+		CheckReasons([]ruleversions.Reason{{Text: text}}, e, e.Champion)
 	}
 }
