@@ -73,7 +73,7 @@ func detectionFigures(d *Detection) []known {
 	if d == nil {
 		return nil
 	}
-	var out []known
+	out := []known{{value: float64(d.Across), quantity: count}}
 	for _, m := range []detection.Matrix{d.Named, d.Classified} {
 		out = append(out, known{value: float64(m.Windows()), quantity: count}, known{value: float64(m.Agreed()), quantity: count})
 		for _, s := range traffic.States() {

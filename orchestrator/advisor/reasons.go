@@ -2,6 +2,7 @@ package advisor
 
 import (
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -35,7 +36,7 @@ func CheckReasons(reasons []ruleversions.Reason, e Evidence, proposal rules.Rule
 // unsupported lists the figures of a text that are not among those of the evidence.
 func unsupported(text string, all []known, scenarios []string) (list []string) {
 	figures := figuresIn(text)
-	s := subject(text, all, scenarios)
+	s := subject(text, figures, all, scenarios)
 	for _, f := range figures {
 		if !f.supported(s, figures) && !slices.Contains(list, f.text) {
 			list = append(list, f.text)
@@ -54,8 +55,31 @@ func scenariosOf(e Evidence) []string {
 	return out
 }
 
-// metricKinds are the kinds that a reason names by these words.
-var metricKinds = []string{"p95", "p99", "rps", "error", "avg"}
+// metrics are the kinds of figures that a reason names by these words.
+var metrics = map[string]*regexp.Regexp{
+	"p95":   regexp.MustCompile(`p95|95th`),
+	"p99":   regexp.MustCompile(`p99|99th`),
+	"avg":   regexp.MustCompile(`\bavg|average|\bmean\b`),
+	"rps":   regexp.MustCompile(`rps|qps|throughput|req(uest)?s?(/| per | a )s|\d( requests|/s)`),
+	"error": regexp.MustCompile(`error|5xx|\bfail(s|ed|ing|ures)?\b|failure rate`), // "failure" is a scenario
+}
+
+var latencies = []string{"p95", "p99", "avg"}
+
+// metricsIn lists the kinds that a reason, in lower case, names. Where it names some but no latency, a time may be any of them.
+func metricsIn(lower string, figures []named) (kinds []string) {
+	for kind, word := range metrics {
+		if word.MatchString(lower) {
+			kinds = append(kinds, kind)
+		}
+	}
+	isLatency := func(kind string) bool { return slices.Contains(latencies, kind) }
+	isTime := func(f named) bool { return f.unit != "" && f.by[latency] > 0 }
+	if len(kinds) > 0 && !slices.ContainsFunc(kinds, isLatency) && slices.ContainsFunc(figures, isTime) {
+		kinds = append(kinds, latencies...)
+	}
+	return kinds
+}
 
 // about is what a reason can be about.
 type about struct {
@@ -64,7 +88,7 @@ type about struct {
 }
 
 // subject keeps the figures that a reason can be about, by the scenarios, algorithms and metrics that it names.
-func subject(text string, all []known, scenarios []string) about {
+func subject(text string, figures []named, all []known, scenarios []string) about {
 	lower := strings.ToLower(text)
 	named := slices.DeleteFunc(slices.Clone(scenarios), func(s string) bool { return !hasWord(lower, strings.ToLower(s)) })
 	var algorithms []string
@@ -73,11 +97,11 @@ func subject(text string, all []known, scenarios []string) about {
 			algorithms = append(algorithms, string(a))
 		}
 	}
-	metrics := slices.DeleteFunc(slices.Clone(metricKinds), func(m string) bool { return !strings.Contains(lower, m) })
+	kinds := metricsIn(lower, figures)
 	var out about
 	for _, k := range all {
 		switch {
-		case len(metrics) > 0 && slices.Contains(metricKinds, k.kind) && !slices.Contains(metrics, k.kind):
+		case len(kinds) > 0 && metrics[k.kind] != nil && !slices.Contains(kinds, k.kind):
 		case k.scenario != "" && len(named) > 0 && !slices.Contains(named, k.scenario):
 		case len(k.arms) > 0 && len(algorithms) > 0 && !slices.Contains(algorithms, k.arms[0]):
 		default:

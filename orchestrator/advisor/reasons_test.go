@@ -18,6 +18,7 @@ func TestEachFigureOfAReasonIsLookedUp(t *testing.T) {
 	e.Series = []Point{{Scenario: "burst", AtS: 30, RPS: 103.4, RPSChangeRate: &rate, P95MS: 655},
 		{Scenario: "burst", AtS: 40, RPS: 138.8, P95MS: 655}}
 	e.Switches = []Switch{{Scenario: "burst", AtS: 32, From: balance.RoundRobin, To: balance.LeastConnections, Before: Figures{RPS: 100, P95MS: 655, ErrorRate: 0.02}, After: Figures{RPS: 99, P95MS: 431, ErrorRate: 0.001}, Confident: 0.93}}
+	e.Detection = &Detection{Across: 25}
 	for _, c := range []struct {
 		text string
 		want []string
@@ -55,6 +56,17 @@ func TestEachFigureOfAReasonIsLookedUp(t *testing.T) {
 		{"412–712 ms in burst", []string{"712 ms"}},
 		{"5xx and 4xx, the 2nd window, P2C_PEAK_EWMA, p99.9, v1.5, server-12", nil},
 		{"ROUND_ROBIN is 1.58-fold LEAST_CONNECTIONS in burst, 1.9 times it", []string{"1.9 times"}},
+		// several metrics
+		{"p95 in burst 655 ms at 140 req/s, or 140 requests per second, 140 requests/s, 140 qps, 140 requests", nil},
+		{"p95 in burst 655 ms, average 210 ms, mean 210 ms, 99th percentile 900 ms", nil},
+		{"140 rps in burst, 1.2% failed", nil},
+		{"140 rps at 210 ms in burst", nil},
+		{"LEAST_CONNECTIONS in failure is 37% lower than ROUND_ROBIN", nil}, // the scenario's name names no metric
+		{"p95 in burst 210 ms", []string{"210 ms"}},
+		{"p95 in burst 140", []string{"140"}},
+		{"average in burst 655 ms", []string{"655 ms"}},
+		{"throughput in burst is 37% lower with LEAST_CONNECTIONS than with ROUND_ROBIN", []string{"37%"}},
+		{"25 windows lie across two states, 26 do not", []string{"26"}},
 		// what follows from two figures
 		{"burst's p95 is 2.15 times steady's", nil},
 		{"p95 in burst is 2.15 times as high", []string{"2.15 times"}}, // it doesn't say as what
