@@ -267,6 +267,37 @@ func TestComplianceBrokenAnswers(t *testing.T) {
 	})
 }
 
+// An answer that is cut by the proxy, whatever for, has to look cut. Without a length an orderly end of the connection
+// would make it look whole.
+func TestComplianceAnswersThatAreCut(t *testing.T) {
+	eachEngine(t, func(t *testing.T, e contender) {
+		for name, cut := range map[string]func(*running, *rawClient){
+			"at the end of a drain":     func(p *running, _ *rawClient) { require.NoError(t, p.stop()) },
+			"for a malformed body":      func(_ *running, c *rawClient) { c.send("x\r\n") },
+			"when the client ends":      func(_ *running, c *rawClient) { c.endSending() },
+			"by the backend's own fall": func(_ *running, c *rawClient) { c.send("4\r\nfall\r\n") },
+		} {
+			check(t, name, func(t *testing.T) {
+				p := e.start(t, func(c *Config) { c.DrainTimeout = 100 * time.Millisecond }, rawBackend(t, func(conn *rawConn) {
+					conn.head()
+					conn.send("HTTP/1.1 200 OK\r\n\r\nhalf")
+					if rest, _ := conn.in.Peek(len("4\r\nhalf\r\n4\r\nfall\r\n")); strings.Contains(string(rest), "fall") {
+						conn.reset()
+					}
+				}))
+				c := p.connect()
+				c.send(post + "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")
+				head, err := c.in.head()
+				require.NoError(t, err)
+				_, err = c.in.Peek(len("half"))
+				require.NoError(t, err)
+				cut(p, c)
+				require.Error(t, c.restOf(head), "it looks whole")
+			})
+		}
+	})
+}
+
 // restOf reads the body behind a head that has been read, to its end or its break.
 func (c *rawClient) restOf(head message) error {
 	m, err := reader{c.in.Reader}.body(head)

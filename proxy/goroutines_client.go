@@ -28,7 +28,6 @@ const (
 	endNot    ending = iota // the next request may come
 	endNow                  // it closes
 	endLinger               // it closes, but the client may still be sending
-	endCut                  // it is reset, so that no end of the answer can be mistaken for its whole
 	endHanded               // it is the full lane's
 )
 
@@ -47,8 +46,6 @@ func (c *client) serve() {
 		return
 	case endLinger:
 		c.linger()
-	case endCut:
-		_ = c.SetLinger(0)
 	}
 	c.release()
 	_ = c.Close()

@@ -235,6 +235,9 @@ func (t *task) heads() error {
 			b = append(edited, in[end:end+n]...)
 			t.reply = b[:0]
 		}
+		if t.answered && t.answer.EndsWithConnection() {
+			_ = c.SetLinger(0) // until it is whole its end is a reset, whoever closes it: an orderly one would look like all of it
+		}
 		if err := t.pass(b, fault); err != nil {
 			return err
 		}
@@ -269,6 +272,7 @@ func (t *task) relay() ending {
 		err := t.hear(true, true)
 		if errors.Is(err, io.EOF) && t.answer.EndsWithConnection() {
 			t.reusable = false
+			_ = c.SetLinger(-1)
 			break
 		}
 		if err == nil {
@@ -312,14 +316,10 @@ func (t *task) fail(err error) ending {
 	switch {
 	case f.Fault != nil && !t.answered:
 		return c.refuse(f.Fault)
-	case f.Fault != nil, gone && t.answered:
+	case t.answered:
 		return endNow
 	case gone:
 		c.meters.own("client_gone").Inc()
-		return endNow
-	case t.answered && t.answer.EndsWithConnection():
-		return endCut
-	case t.answered:
 		return endNow
 	}
 	for _, a := range errorAnswers {

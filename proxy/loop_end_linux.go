@@ -103,6 +103,9 @@ func (l *loop) end(s *sock, linger bool) {
 
 // flushed closes a client's connection, or lets it linger.
 func (l *loop) flushed(s *sock) {
+	if s.resets {
+		s.setReset(false)
+	}
 	if s.closing == flushing || unix.Shutdown(s.fd, unix.SHUT_WR) != nil {
 		l.kill(s)
 		return

@@ -289,6 +289,9 @@ func (l *loop) answerHeads(w *work, data []byte) {
 			l.out = edited
 		}
 		if w.answered {
+			if w.answer.EndsWithConnection() {
+				w.client.setReset(true)
+			}
 			l.passOn(w, data, end, edited)
 			return
 		}
@@ -355,9 +358,6 @@ func (l *loop) broken(w *work, neverSent bool) {
 	if w.answered { // half an answer: the client must see that
 		w.end(l.now, traffic.Failure)
 		s := w.client
-		if w.answer.EndsWithConnection() { // an orderly end would look like all of it
-			_ = unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
-		}
 		l.free(w)
 		l.kill(s)
 		return

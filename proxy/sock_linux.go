@@ -22,6 +22,7 @@ type sock struct {
 	pumping       bool // in pump
 	queued        bool // in loop.again
 	closing       closing
+	resets        bool // see setReset
 
 	work    *work
 	unread  []byte // read, but not used yet
@@ -106,6 +107,17 @@ func (s *sock) write(b []byte) (n int, ok bool) {
 		}
 	}
 	return n, true
+}
+
+// setReset says whether the connection ends with a reset, whoever closes it, be it the system after a crash. It does as
+// long as an orderly end would make a part of an answer look like all of it.
+func (s *sock) setReset(on bool) {
+	s.resets = on
+	var l unix.Linger
+	if on {
+		l.Onoff = 1
+	}
+	_ = unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &l)
 }
 
 // alive reports whether an idle connection is still open and silent.
