@@ -40,19 +40,16 @@ type Delay struct {
 // Of sets the windows of a run's measured load against the truth. started is the measured load's start. False: there
 // is no truth to be known, or no window.
 func Of(shape loadtest.Shape, started time.Time, snapshots []traffic.Snapshot) (Report, bool) {
-	seen := Measured(shape, started, snapshots)
-	if len(seen) == 0 || len(shape.Phases) == 0 {
+	t, known := newTimeline(Observed{shape, started, snapshots})
+	if !known || len(shape.Phases) == 0 {
 		return Report{}, false
 	}
-	window := seen[0].Window
-	spans := Truth(shape, window)
-	r := Report{Scenario: shape.Name, HoldOut: shape.HoldOut, WindowS: window.Seconds()}
-	for _, s := range seen {
-		at := s.At.Sub(started)
-		r.Windows = append(r.Windows, Window{AtS: at.Seconds(), Truth: truthOf(spans, at-s.Window, at), Named: s.State})
+	r := Report{Scenario: shape.Name, HoldOut: shape.HoldOut, WindowS: t.window.Seconds()}
+	for i, s := range t.seen {
+		r.Windows = append(r.Windows, Window{AtS: s.At.Sub(started).Seconds(), Truth: t.truth[i], Named: s.State})
 	}
-	for i, s := range spans {
-		if i > 0 && s.To-s.From >= window { // the first began before the measured load
+	for i, s := range t.spans {
+		if i > 0 && s.To-s.From >= t.window { // the first began before the measured load
 			r.Delays = append(r.Delays, r.delay(s))
 		}
 	}

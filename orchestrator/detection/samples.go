@@ -3,6 +3,7 @@ package detection
 import (
 	"math"
 	"slices"
+	"time"
 
 	"retune/proxy/traffic"
 )
@@ -10,19 +11,25 @@ import (
 // timeline is a run's windows with their true states, and what was done to its backends.
 type timeline struct {
 	Observed
-	seen  []traffic.Snapshot
-	truth []traffic.State
-	hurts []hurt
+	window time.Duration
+	spans  []Span
+	seen   []traffic.Snapshot // within the measured load, oldest first
+	truth  []traffic.State    // of each
+	hurts  []hurt
 }
 
-func newTimeline(o Observed, seen []traffic.Snapshot) timeline {
-	t := timeline{Observed: o, seen: seen, hurts: hurts(o.Shape)}
-	spans := Truth(o.Shape, seen[0].Window)
+// newTimeline is false where no window was seen.
+func newTimeline(o Observed) (t timeline, known bool) {
+	seen := Measured(o.Shape, o.Started, o.Snapshots)
+	if len(seen) == 0 {
+		return timeline{}, false
+	}
+	t = timeline{Observed: o, window: seen[0].Window, spans: Truth(o.Shape, seen[0].Window), seen: seen, hurts: hurts(o.Shape)}
 	for _, s := range seen {
 		at := s.At.Sub(o.Started)
-		t.truth = append(t.truth, truthOf(spans, at-s.Window, at))
+		t.truth = append(t.truth, truthOf(t.spans, at-s.Window, at))
 	}
-	return t
+	return t, true
 }
 
 // windows gives the samples of windows whose true state is one of those named.
@@ -59,12 +66,11 @@ func gradualSamples(_ traffic.Detection, t timeline) []sample {
 func spikeSamples(_ traffic.Detection, t timeline) []sample {
 	others := []traffic.State{traffic.GradualIncrease, traffic.HighStable}
 	all := slices.DeleteFunc(t.windows(traffic.Spike, others, changeRate), func(s sample) bool { return s.is })
-	window := t.seen[0].Window
-	at, _ := steps(t.Shape, window)
+	at, _ := steps(t.Shape, t.window)
 	for _, step := range at {
 		highest, known := math.Inf(-1), false
 		for _, s := range t.seen {
-			if since := s.At.Sub(t.Started) - step; since > 0 && since <= spikeWindows*window {
+			if since := s.At.Sub(t.Started) - step; since > 0 && since <= spikeWindows*t.window {
 				if v, is := changeRate(s); is {
 					highest, known = max(highest, v), true
 				}

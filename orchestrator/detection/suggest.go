@@ -44,14 +44,17 @@ const fewest = 2
 //
 // What counts as a case is said at each threshold below.
 func Suggest(d traffic.Detection, runs []Observed) []Suggestion {
+	var timelines []timeline
+	for _, r := range runs {
+		if t, known := newTimeline(r); known {
+			timelines = append(timelines, t)
+		}
+	}
 	var out []Suggestion
 	for _, t := range thresholds {
 		var all []sample
-		for _, r := range runs {
-			seen := Measured(r.Shape, r.Started, r.Snapshots)
-			if len(seen) > 0 {
-				all = append(all, t.samples(d, newTimeline(r, seen))...)
-			}
+		for _, run := range timelines {
+			all = append(all, t.samples(d, run)...)
 		}
 		if s, better := t.suggest(d, all); better {
 			out = append(out, s)
@@ -125,7 +128,7 @@ func (t threshold) suggest(d traffic.Detection, all []sample) (s Suggestion, bet
 	if s.Cases < fewest || s.Others < fewest {
 		return s, false
 	}
-	cut := t.cut(all)
+	cut := t.cut(all, now)
 	s.Better, s.WrongThen = t.value(cut), t.wrong(all, cut)
 	s.Why = t.why(s, now, cut)
 	return s, s.WrongThen < s.WrongNow
@@ -149,15 +152,16 @@ func (t threshold) wrong(all []sample, at float64) (n int) {
 	return n
 }
 
-// cut is the threshold with the fewest samples on the wrong side, in the middle of the widest such gap.
-func (t threshold) cut(all []sample) (best float64) {
+// cut is the threshold with the fewest samples on the wrong side, in the middle of the widest such gap; now where all have
+// one value.
+func (t threshold) cut(all []sample, now float64) float64 {
 	var values []float64
 	for _, x := range all {
 		values = append(values, x.value)
 	}
 	slices.Sort(values)
 	values = slices.Compact(values)
-	least, widest := math.MaxInt, 0.0
+	best, least, widest := now, math.MaxInt, 0.0
 	for i := range len(values) - 1 {
 		low, high := values[i], values[i+1]
 		c := between(low, high)

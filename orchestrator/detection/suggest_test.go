@@ -1,6 +1,7 @@
 package detection
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 
@@ -71,6 +72,13 @@ func TestOneCaseIsNoReason(t *testing.T) {
 	require.Empty(t, only(t, "detection.spike_rate", Suggest(defaults(), []Observed{o})))
 	require.Empty(t, Suggest(defaults(), nil))
 	require.Empty(t, Suggest(defaults(), []Observed{{Shape: o.Shape, Started: start}}))
+}
+
+// Where every case and every other has the same value, no threshold tells them apart: not even one that names most right.
+func TestOneValueIsNoReason(t *testing.T) {
+	shape := loadtest.Shape{Name: "ramp", Phases: []loadtest.Phase{phase(50, 40, 90), phase(30, 90, 90)}}
+	seen := rated(windows(10, make([]traffic.State, 8)...), 40, slices.Repeat([]float64{0.1}, 8)...)
+	require.Empty(t, only(t, "detection.gradual_increase_rate", Suggest(defaults(), []Observed{{shape, start, seen}})))
 }
 
 func TestARampsRateIsSuggested(t *testing.T) {

@@ -35,7 +35,7 @@ type Span struct {
 // The first that holds wins, in the order of the proxy's own checks:
 //
 //   - OVERLOADED_NODE from an event that fails a backend, slows it down or makes it answer with errors, until the event
-//     that ends it. A backend that is down counts until it is back, though the proxy has long stopped asking it.
+//     that ends just this or revives it. A backend that is down counts until it is back, though the proxy has long stopped asking it.
 //   - LOW_TRAFFIC while the planned rate is under a tenth of the shape's highest.
 //   - SPIKE for two windows after the rate stepped up to 1.5 times itself or more, at once or by a ramp no longer than a
 //     window; less if it falls back before.
@@ -81,29 +81,34 @@ type hurt struct {
 	errors  bool // it fails requests; otherwise it is slow
 }
 
-// hurts pairs each event that harms a backend with the one that ends it, or with the shape's end.
+// hurts pairs each event that harms a backend with the one that ends it, or with the shape's end. A control endpoint
+// changes what it is told alone: being down, slow and in error last independently, and a revival ends all three.
 func hurts(s loadtest.Shape) (all []hurt) {
 	events := slices.Clone(s.Events)
 	slices.SortStableFunc(events, func(a, b loadtest.Event) int { return cmp.Compare(a.At, b.At) })
-	open := map[string]hurt{}
-	end := func(backend string, at time.Duration) {
-		if h, is := open[backend]; is {
+	type harm struct{ backend, action string }
+	open := map[harm]hurt{}
+	end := func(of harm, at time.Duration) {
+		if h, is := open[of]; is {
 			h.to = at
 			all = append(all, h)
-			delete(open, backend)
+			delete(open, of)
 		}
 	}
 	for _, e := range events {
 		at := time.Duration(e.At)
-		end(e.Backend, at)
+		for _, action := range []string{loadtest.ActionFail, loadtest.ActionSlowdown, loadtest.ActionErrorRate} {
+			if e.Action == action || e.Action == loadtest.ActionRevive {
+				end(harm{e.Backend, action}, at)
+			}
+		}
 		if harms(e) {
-			open[e.Backend] = hurt{interval{from: at}, e.Backend, e.Action != loadtest.ActionSlowdown}
+			open[harm{e.Backend, e.Action}] = hurt{interval{from: at}, e.Backend, e.Action != loadtest.ActionSlowdown}
 		}
 	}
-	for backend := range open {
-		end(backend, s.Duration())
+	for of := range open {
+		end(of, s.Duration())
 	}
-	slices.SortFunc(all, func(a, b hurt) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.backend, b.backend)) })
 	return all
 }
 

@@ -81,10 +81,21 @@ func TestABackendIsOverloadedUntilTheEventThatEndsIt(t *testing.T) {
 		{"two at once", []loadtest.Event{event(20, "slowdown", "a", 3), event(30, "error_rate", "b", 0.5), event(40, "revive", "a", 0), event(60, "error_rate", "b", 0)}, []Span{{stable, 0, sec(20)}, {overloaded, sec(20), sec(60)}, {stable, sec(60), sec(100)}}},
 		{"no slowdown at all", []loadtest.Event{event(20, "slowdown", "a", 1)}, []Span{{stable, 0, sec(100)}}},
 		{"in any order", []loadtest.Event{event(40, "revive", "a", 0), event(20, "fail", "a", 0)}, []Span{{stable, 0, sec(20)}, {overloaded, sec(20), sec(40)}, {stable, sec(40), sec(100)}}},
+		{"slow, and told to make no errors", []loadtest.Event{event(20, "slowdown", "a", 3), event(30, "error_rate", "a", 0), event(60, "revive", "a", 0)}, []Span{{stable, 0, sec(20)}, {overloaded, sec(20), sec(60)}, {stable, sec(60), sec(100)}}},
+		{"down, and told to be as quick as ever", []loadtest.Event{event(20, "fail", "a", 0), event(30, "slowdown", "a", 1), event(60, "revive", "a", 0)}, []Span{{stable, 0, sec(20)}, {overloaded, sec(20), sec(60)}, {stable, sec(60), sec(100)}}},
+		{"slow and in error, ended one by one", []loadtest.Event{event(20, "slowdown", "a", 3), event(30, "error_rate", "a", 0.5), event(40, "slowdown", "a", 1), event(60, "error_rate", "a", 0)}, []Span{{stable, 0, sec(20)}, {overloaded, sec(20), sec(60)}, {stable, sec(60), sec(100)}}},
+		{"everything at once, until it is revived", []loadtest.Event{event(20, "slowdown", "a", 3), event(20, "error_rate", "a", 0.5), event(20, "fail", "a", 0), event(40, "revive", "a", 0)}, []Span{{stable, 0, sec(20)}, {overloaded, sec(20), sec(40)}, {stable, sec(40), sec(100)}}},
 		{"slower still", []loadtest.Event{event(20, "slowdown", "a", 2), event(30, "slowdown", "a", 4), event(40, "revive", "a", 0)}, []Span{{stable, 0, sec(20)}, {overloaded, sec(20), sec(40)}, {stable, sec(40), sec(100)}}},
 	} {
 		require.Equal(t, c.want, Truth(loadtest.Shape{Phases: []loadtest.Phase{phase(100, 50, 50)}, Events: c.events}, window), c.name)
 	}
+}
+
+// What a slow backend measures is no sample of errors, and one that is both is a sample of each.
+func TestSlownessAndErrorsAreHurtsOfTheirOwn(t *testing.T) {
+	hurting := hurts(loadtest.Shape{Phases: []loadtest.Phase{phase(100, 50, 50)}, Events: []loadtest.Event{
+		event(20, "slowdown", "a", 3), event(30, "error_rate", "a", 0.5), event(40, "error_rate", "a", 0), event(60, "revive", "a", 0)}})
+	require.ElementsMatch(t, []hurt{{interval{sec(20), sec(60)}, "a", false}, {interval{sec(30), sec(40)}, "a", true}}, hurting)
 }
 
 func TestAWindowAcrossTwoStatesHasNoTruth(t *testing.T) {
