@@ -60,17 +60,25 @@ type moment struct {
 // candidate is better than the champion beyond doubt.
 var candidate = everywhere(balance.ExpectedCompletion)
 
-// inTown runs a test in a town whose Postgres, proxy and load can be struck. On a machine that is too busy for runs that are
-// evidence it is done anew in another town: what happens to a cycle that can't measure is not what is tested.
+// inTown runs a test in a town whose Postgres, proxy and load can be struck.
 func inTown(t *testing.T, test func(w *town)) {
 	t.Helper()
-	for range 4 {
-		w := newTown(t)
+	measuring(t, func(w *town) {
 		w.startPostgres()
 		w.env = append(w.env, "DATABASE_URL="+w.relay.dsn())
 		w.firstRules(everywhere(balance.RoundRobin))
 		w.startBackends()
 		w.startProxy()
+		test(w)
+	})
+}
+
+// measuring runs a test in a town. On a machine that is too busy for runs that are evidence it is done anew in another
+// town: what happens to a cycle that can't measure is not what is tested.
+func measuring(t *testing.T, test func(w *town)) {
+	t.Helper()
+	for range 4 {
+		w := newTown(t)
 		if !tooBusy(func() { test(w) }) {
 			return
 		}

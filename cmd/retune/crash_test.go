@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -57,18 +58,46 @@ func (w *town) wholeHistory(id int64, versions int) {
 	w.ended(next, 20*time.Second)
 }
 
+// goesTo waits until a cycle has a status; one that can't measure ends the attempt.
+func (w *town) goesTo(id int64, want orchestrator.Status) {
+	w.t.Helper()
+	w.until(fmt.Sprintf("cycle %d is %s", id, want), cycleLasts, func() bool {
+		w.running(id)
+		return w.cycle(id).Status == want
+	})
+}
+
+// The guard of the tests below, without a load: the first town's cycle fails for want of evidence.
+func TestATestThatCanNotMeasureIsDoneAnew(t *testing.T) {
+	towns := 0
+	measuring(t, func(w *town) {
+		c := orchestrator.Cycle{ID: 1, Status: orchestrator.Verifying}
+		if towns++; towns == 1 {
+			c.Status, c.Why = orchestrator.Failed, "scenario short gave no evidence twice: 5 of 160 requests were dropped"
+		}
+		api := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(rw).Encode(c) }))
+		defer api.Close()
+		var err error
+		w.api, err = serverFlags{Server: api.URL}.client()
+		require.NoError(t, err)
+		w.goesTo(1, orchestrator.Verifying)
+	})
+	require.Equal(t, 2, towns)
+}
+
 // A Postgres of the orchestrator's own is started again by it.
 func TestKill9OfItsOwnPostgresDuringATrial(t *testing.T) {
-	w := newTown(t)
-	w.startAll()
-	id := w.propose(everywhere(balance.ExpectedCompletion), false, "short")
-	w.reaches(id, orchestrator.Settling, cycleLasts)
-	require.NoError(t, syscall.Kill(w.postmaster(), syscall.SIGKILL))
-	c := w.ended(id, time.Minute)
-	require.Equal(t, orchestrator.Interrupted, c.Status, c.Why)
-	require.Equal(t, "the session with Postgres was lost during the trial; v1 was put back in force", c.Why)
-	w.champion(1)
-	w.wholeHistory(id, 2)
+	measuring(t, func(w *town) {
+		w.startAll()
+		id := w.propose(everywhere(balance.ExpectedCompletion), false, "short")
+		w.goesTo(id, orchestrator.Settling)
+		require.NoError(t, syscall.Kill(w.postmaster(), syscall.SIGKILL))
+		c := w.ended(id, time.Minute)
+		require.Equal(t, orchestrator.Interrupted, c.Status, c.Why)
+		require.Equal(t, "the session with Postgres was lost during the trial; v1 was put back in force", c.Why)
+		w.champion(1)
+		w.wholeHistory(id, 2)
+	})
 }
 
 // postmaster is the process number of the town's Postgres.
@@ -83,22 +112,23 @@ func (w *town) postmaster() int {
 
 // Everything at once, as when a laptop's battery ends.
 func TestKill9OfEverythingDuringATrial(t *testing.T) {
-	w := newTown(t)
-	w.startAll()
-	id := w.propose(everywhere(balance.ExpectedCompletion), false, "short")
-	w.reaches(id, orchestrator.Verifying, cycleLasts)
-	pid := w.postmaster()
-	for _, name := range []string{"orchestrator", "proxy", "backends"} {
-		w.kill(name)
-	}
-	syscall.Kill(pid, syscall.SIGKILL)
-	file, err := os.ReadFile(w.path("decision-rules.yml"))
-	require.NoError(t, err)
-	require.Contains(t, string(file), "version: 1\n", "the proxy's file never holds rules on trial")
-	w.startAll()
-	require.Equal(t, orchestrator.Interrupted, w.ended(id, 10*time.Second).Status)
-	w.champion(1)
-	w.wholeHistory(id, 2)
+	measuring(t, func(w *town) {
+		w.startAll()
+		id := w.propose(everywhere(balance.ExpectedCompletion), false, "short")
+		w.goesTo(id, orchestrator.Verifying)
+		pid := w.postmaster()
+		for _, name := range []string{"orchestrator", "proxy", "backends"} {
+			w.kill(name)
+		}
+		syscall.Kill(pid, syscall.SIGKILL)
+		file, err := os.ReadFile(w.path("decision-rules.yml"))
+		require.NoError(t, err)
+		require.Contains(t, string(file), "version: 1\n", "the proxy's file never holds rules on trial")
+		w.startAll()
+		require.Equal(t, orchestrator.Interrupted, w.ended(id, 10*time.Second).Status)
+		w.champion(1)
+		w.wholeHistory(id, 2)
+	})
 }
 
 func TestAProxyThatIsDownIsWaitedFor(t *testing.T) {
