@@ -37,14 +37,8 @@ func completion(text string) string {
 }
 
 // cut breaks the connection off in the middle of a chunked body.
-func cut(w http.ResponseWriter, _ *http.Request) {
-	c, buffer, err := w.(http.Hijacker).Hijack()
-	if err != nil {
-		return
-	}
-	_, _ = buffer.WriteString("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n{\"choices\":[{\"mess")
-	_ = buffer.Flush()
-	_ = c.Close()
+func cut(w http.ResponseWriter, r *http.Request) {
+	onTheWire("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n{\"choices\":[{\"mess")(w, r)
 }
 
 // trickle sends a byte at a time, for as long as somebody listens.

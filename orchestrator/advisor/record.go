@@ -50,14 +50,15 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp, body, err := r.exchange(req.WithContext(ctx))
 	c.Latency = time.Since(c.At)
-	c.Response = r.clean(body)
+	c.Response = r.clean(string(body), maxStored)
 	err = c.end(resp, body, err, r.timeout)
 	if cassette, is := r.base.(*Cassette); is { // nothing was paid
 		c.Replayed, c.CostUSD, c.Prices, c.MostUSD, c.MostTokens = cassette.last(), nil, "", nil, 0
 	}
 	if err != nil {
-		c.Error = r.clean([]byte(err.Error()))
+		c.Error = err.Error()
 	}
+	c.Error = r.clean(c.Error, maxStored)
 	r.calls = append(r.calls, c)
 	if failed := r.record(c, sent, resp, body, err); failed != nil {
 		err = final{failed}
@@ -99,7 +100,7 @@ func (r *recorder) record(c Call, sent []byte, resp *http.Response, body []byte,
 func (r *recorder) begin(ctx context.Context, sent []byte) (Call, error) {
 	c := r.call
 	c.At, c.Outcome = time.Now(), CallPending
-	c.Request = r.clean(sent)
+	c.Request = r.clean(string(sent), maxStored)
 	var said struct {
 		Temperature float64 `json:"temperature"`
 		Completion  int     `json:"max_completion_tokens"`
@@ -169,26 +170,34 @@ func (r *recorder) exchange(req *http.Request) (*http.Response, []byte, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if err != nil {
-		return nil, body, err
+		return nil, r.brokenOff(body), err
 	}
 	if len(body) > maxBody {
-		return nil, body, errTooLarge
+		return nil, r.brokenOff(body), errTooLarge
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, body, nil
 }
 
-// clean makes bytes of the wire storable: bounded, no control characters, and never the key, which servers have been
-// seen to send back.
-func (r *recorder) clean(b []byte) string {
-	return bounded(r.redact(string(b[:min(len(b), 4*maxStored)])), maxStored)
-}
+// clean makes text of the wire storable: no control characters, never the key, which servers have been seen to send back, and
+// at most n bytes. It is cut last, or a part of the key could be left before the cut.
+func (r *recorder) clean(text string, n int) string { return bounded(r.redact(readable(text)), n) }
 
 func (r *recorder) redact(text string) string {
 	if r.secret == "" {
 		return text
 	}
 	return strings.ReplaceAll(text, r.secret, "[key]")
+}
+
+// brokenOff is a body that ended early, without the beginning of the key that it may have ended in.
+func (r *recorder) brokenOff(body []byte) []byte {
+	for n := len(r.secret); n > 0; n-- {
+		if bytes.HasSuffix(body, []byte(r.secret[:n])) {
+			return body[:len(body)-n]
+		}
+	}
+	return body
 }
 
 // last is the latest call, to say how its answer fared.

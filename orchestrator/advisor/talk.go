@@ -133,11 +133,11 @@ func (t *talk) text(resp openai.ChatCompletionResponse) (string, error) {
 		return "", empty(call)
 	}
 	c := resp.Choices[0]
-	text := contentOf(c.Message)
+	text := t.rec.redact(contentOf(c.Message)) // before anything quotes a part of it
 	switch {
 	case c.Message.Refusal != "" || c.FinishReason == openai.FinishReasonContentFilter:
 		call.Outcome = CallRefused
-		call.Error = t.rec.redact(bounded(cmp.Or(c.Message.Refusal, "stopped by the provider's content filter"), 300))
+		call.Error = t.rec.clean(cmp.Or(c.Message.Refusal, "stopped by the provider's content filter"), 300)
 		return "", fmt.Errorf("the model refused: %s", oneLine(call.Error))
 	case c.FinishReason == openai.FinishReasonLength:
 		call.Outcome = CallTruncated
@@ -191,7 +191,7 @@ func (t *talk) failed(ctx context.Context, err error) error {
 		return f.error
 	}
 	status, message := statusOf(err)
-	message = bounded(oneLine(message), 300)
+	message = oneLine(t.rec.clean(message, 300))
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return fmt.Errorf("the server refused the key (%d): check OPENAI_API_KEY", status)

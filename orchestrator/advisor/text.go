@@ -13,7 +13,7 @@ func oneLine(text string) string {
 
 // bounded cuts text to at most n bytes at a character's start, marks the cut, and takes out what is no text.
 func bounded(text string, n int) string {
-	clean := strings.Map(legible, strings.ToValidUTF8(text, "�"))
+	clean := readable(text)
 	if len(clean) <= n {
 		return clean
 	}
@@ -25,6 +25,9 @@ func bounded(text string, n int) string {
 	}
 	return clean[:n] + "…"
 }
+
+// readable takes out what is no text.
+func readable(text string) string { return strings.Map(legible, strings.ToValidUTF8(text, "�")) }
 
 // legible drops what is not seen and yet changes what is: control characters, NUL above all; characters of no width,
 // byte order marks and those that turn the direction of reading, by which a text reads otherwise than it is written.
