@@ -149,6 +149,7 @@ func TestWhatIsWrongIsSaidExactly(t *testing.T) {
 		"text for a number":       {set("detection.spike_rate", "high"), `detection.spike_rate: "high" is no number`},
 		"NaN for a number":        {set("detection.spike_rate", "NaN"), "spike_rate"},
 		"1e308":                   {set("detection.low_traffic_rps", "1e308"), "low_traffic_rps"},
+		"1e999999, a number":      {spoiled(func(a map[string]any) { a["summary"] = json.Number("1e999999") }), "the number 1e999999 has more than"},
 		"-1":                      {set("switching.min_confidence", "-1"), "min_confidence"},
 		"-1 windows":              {set("switching.sustained_windows", "-1"), "sustained_windows"},
 		"a number for a duration": {set("switching.cooldown", "10"), `"10" is no duration such as`},

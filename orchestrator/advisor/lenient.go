@@ -12,8 +12,10 @@ import (
 )
 
 const (
-	maxTries = 40 // how many opening braces are tried in prose
-	maxDepth = 12 // of nesting in an answer; 3 are needed
+	maxTries    = 40 // how many opening braces are tried in prose
+	maxDepth    = 12 // of nesting in an answer; 3 are needed
+	maxNumber   = 32 // bytes of a number
+	maxExponent = 3  // digits of its exponent
 )
 
 // find finds the answer's JSON object in a text that may have a code fence or prose around it. Two answers that
@@ -82,6 +84,9 @@ func decodeValue(dec *json.Decoder, depth int) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if n, is := t.(json.Number); is && outsized(string(n)) {
+		return nil, fmt.Errorf("the number %s has more than %d characters or more than %d digits in its exponent", bounded(string(n), maxNumber), maxNumber, maxExponent)
+	}
 	delim, nested := t.(json.Delim)
 	if !nested {
 		return t, nil
@@ -102,6 +107,13 @@ func decodeValue(dec *json.Decoder, depth int) (any, error) {
 		return list, err
 	}
 	return decodeMembers(dec, depth)
+}
+
+// outsized reports whether a number is one that nobody means. The schema's check writes numbers out: 1e999999 alone takes
+// it tens of milliseconds, and an answer has room for ten thousand.
+func outsized(number string) bool {
+	_, exponent, _ := strings.Cut(strings.ToLower(number), "e")
+	return len(number) > maxNumber || len(strings.TrimLeft(exponent, "+-")) > maxExponent
 }
 
 func decodeMembers(dec *json.Decoder, depth int) (map[string]any, error) {
