@@ -181,6 +181,12 @@ func (c *call) mayRetry(neverSent bool) bool {
 	return c.tries < 2 && c.whole && !c.started && (neverSent || c.idempotent)
 }
 
+// abandoned reports whether a client that sends nothing any more has left, as far as one can tell. It may have ended its
+// side alone: where its answer has begun and will have an end the next write tells.
+func (c *call) abandoned() bool {
+	return !c.body.Done() || !c.answered || !c.answer.Announced()
+}
+
 // expecting reports whether the client waits for the backend to say 100 Continue before it sends the body.
 func (c *call) expecting() bool {
 	head, body, _ := bytes.Cut(c.out, headEnd)

@@ -95,6 +95,40 @@ func TestComplianceAborts(t *testing.T) {
 	})
 }
 
+// A client that ends its side of the connection in the middle of an answer may yet take the rest: where that has an
+// announced length it comes. What may be endless ends, since nobody may be there for it; so does every answer of net/http.
+func TestComplianceClientsThatEndTheirSide(t *testing.T) {
+	eachEngine(t, func(t *testing.T, e contender) {
+		for name, head := range map[string]string{"a length": "Content-Length: 8\r\n\r\nhalf", "a stream": "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"} {
+			check(t, name, func(t *testing.T) {
+				over := make(chan struct{})
+				p := e.start(t, nil, rawBackend(t, func(conn *rawConn) {
+					conn.request()
+					conn.send("HTTP/1.1 200 OK\r\n" + head)
+					<-over
+					if name == "a length" {
+						time.Sleep(4 * watchAfter) // the proxy may have seen it
+						conn.send("half")
+					}
+					_, _ = conn.rest() // until it is aborted, if it has not ended
+				}))
+				c := p.connect()
+				c.send(get)
+				m, err := c.in.head()
+				require.NoError(t, err)
+				_, err = c.in.Peek(len("half"))
+				require.NoError(t, err)
+				c.endSending()
+				close(over)
+				whole := name == "a length" && e.Engine != EngineNetHTTP
+				require.Equal(t, whole, c.restOf(m) == nil)
+				_ = c.Close()
+				e.nobodysFailure(t, p)
+			})
+		}
+	})
+}
+
 // Each client's outcome is counted once, by what happened to it.
 func TestComplianceAbortsAreCountedAsSuch(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e contender) {

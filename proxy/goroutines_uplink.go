@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"errors"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,6 +71,16 @@ func (t *task) fails(u *upstream, err error) {
 	u.wake()
 }
 
+// left ends the call after reading from its client has failed, unless that may yet take its answer.
+func (t *task) left(u *upstream, err error) {
+	t.mu.Lock()
+	left := !errors.Is(err, io.EOF) || t.abandoned()
+	t.mu.Unlock()
+	if left {
+		t.fails(u, errGone)
+	}
+}
+
 // clientIsDue reports whether the call waits for its client's body.
 func (t *task) clientIsDue() bool {
 	t.mu.Lock()
@@ -90,7 +102,7 @@ func (t *task) carry(u *upstream, rest []byte) {
 				return
 			}
 		case err != nil:
-			t.fails(u, errGone)
+			t.left(u, err)
 			return
 		case !t.forward(u):
 			return

@@ -41,9 +41,9 @@ func (l *loop) clientEvent(s *sock, events uint32) {
 	if events&(unix.EPOLLIN|unix.EPOLLRDHUP) != 0 {
 		s.readable = true
 	}
-	if events&unix.EPOLLRDHUP != 0 {
+	if events&unix.EPOLLRDHUP != 0 && !s.eof { // it is told again with every event after it
 		s.eof = true
-		if s.work != nil && s.work.body.Done() { // nobody waits for this answer
+		if w := s.work; w != nil && w.body.Done() && w.abandoned() {
 			l.clientGone(s)
 			return
 		}

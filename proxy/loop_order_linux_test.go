@@ -279,6 +279,25 @@ func TestADrainEndsWithTheAnswerThatAClientIsTaking(t *testing.T) {
 	})
 }
 
+// A client may end its side right behind its request. The system tells of that with each event, also when the client
+// takes more of its answer; what has been begun in spite of it is brought to its end.
+func TestAClientThatEndsItsSideHasItsWholeAnswer(t *testing.T) {
+	const size = 8 << 20
+	ln := listenLocal(t)
+	defer ln.Close()
+	l := newStepped(t, ln.Addr().String())
+	c, s := l.client()
+	c.send(get)
+	c.endSending()
+	l.until("passed on", func() bool { return s.work != nil && !s.work.upstream.connecting })
+	b := l.upstream(ln)
+	go func() {
+		_, _ = io.WriteString(b.Conn, fmt.Sprintf("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n", size)+strings.Repeat("a", size)+"\r\n0\r\n\r\n")
+	}()
+	l.until("more than the client takes", func() bool { return s.dead || s.waiting() })
+	require.Len(t, l.answered(c).body, size)
+}
+
 // A request whose head has come in part when the proxy begins to drain is served.
 func TestADrainServesTheRequestThatHasBegun(t *testing.T) {
 	for name, sent := range map[string]int{"a part is read": 10, "nothing is read yet": 0} {
