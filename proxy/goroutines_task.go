@@ -146,6 +146,9 @@ func (t *task) hear(asked, reused bool) error {
 		} else {
 			u.bound(c.now, watchAfter, 2*watchAfter)
 		}
+		if u.lost.Load() && t.movable() { // looked at behind the deadline, which may have undone the wake
+			return errLost
+		}
 		var err error
 		if asked {
 			err = u.fill()
@@ -194,8 +197,6 @@ func (t *task) waited(asked bool) error {
 		return err
 	}
 	switch still := t.still(); {
-	case t.up.lost.Load() && t.movable():
-		return errLost
 	case still >= t.limit() && !t.answered && t.clientIsDue():
 		return refusal{wire.BodyTime}
 	case still >= t.limit():
