@@ -97,7 +97,10 @@ func (c *client) await(since int64, limit time.Duration) error {
 		}
 		c.bound(c.now, min(left, limit)*3/4, left)
 		if c.in == nil && c.draining.Load() {
-			return io.EOF
+			if c.glance(); c.in == nil {
+				return io.EOF
+			}
+			return nil
 		}
 		err := c.wait()
 		c.now = balance.Now()

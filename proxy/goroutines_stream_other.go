@@ -58,6 +58,13 @@ func (s *stream) wait() error {
 	return nil
 }
 
+// glance reads what has come. It waits for a moment, since only who waits is told.
+func (s *stream) glance() {
+	_ = s.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	s.due = 0
+	_ = s.wait()
+}
+
 // ask sends out and reads what comes back first. When the system has not taken all of it soon, nothing was read.
 func (s *stream) ask(out []byte, _ bool) (sent int, err error) {
 	_ = s.SetWriteDeadline(time.Now().Add(watchAfter))

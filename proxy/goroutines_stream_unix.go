@@ -35,6 +35,9 @@ func (s *stream) fill() error {
 // wait is fill for a stream that may be quiet for long.
 func (s *stream) wait() error { return s.fill() }
 
+// glance reads what has come, whatever the deadline.
+func (s *stream) glance() { _ = s.raw.Control(func(fd uintptr) { s.readStep(fd) }) }
+
 func (s *stream) readStep(fd uintptr) bool {
 	n, err := retryRead(fd, s.space())
 	switch {

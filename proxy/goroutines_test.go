@@ -45,6 +45,20 @@ func bring(t *testing.T) (*rawClient, *net.TCPConn) {
 	return &rawClient{Conn: c, t: t, in: newReader(c)}, far.(*net.TCPConn)
 }
 
+// A request that nobody has read yet when the proxy begins to drain is served.
+func TestADrainServesTheRequestThatNobodyHasRead(t *testing.T) {
+	b := rawBackend(t, answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+	e := unattended(t, b.addr)
+	c, far := bring(t)
+	c.send(get)
+	e.draining.Store(true)
+	e.accepted(far)
+	a := c.answer("GET")
+	require.Equal(t, "ok", a.body)
+	require.Equal(t, "close", a.get("Connection"))
+	c.ended()
+}
+
 // That a backend is lost may be told right before whoever waits for it sets another deadline, which undoes the wake.
 func TestALossIsHeardOfWhateverTheMoment(t *testing.T) {
 	e := unattended(t, blackHole(t).Listener.Addr().String())
