@@ -213,3 +213,14 @@ func (c *configFile) row(f *kong.Flag) configRow {
 	}
 	return r
 }
+
+// unsetEmpty takes variables that are set to nothing for unset: so they stand in environment files, for kong they are values.
+func unsetEmpty(k *kong.Kong) {
+	for _, f := range everyFlag(k.Model.Node) {
+		for _, e := range f.Envs {
+			if os.Getenv(e) == "" {
+				_ = os.Unsetenv(e) // it can't fail
+			}
+		}
+	}
+}

@@ -139,17 +139,6 @@ func newParser(c *cli, stdout, stderr io.Writer, options ...kong.Option) (*kong.
 		kong.Bind(&output{stdout, stderr}))...)
 }
 
-// unsetEmpty takes variables that are set to nothing for unset: so they stand in environment files, for kong they are values.
-func unsetEmpty(k *kong.Kong) {
-	for _, f := range everyFlag(k.Model.Node) {
-		for _, e := range f.Envs {
-			if os.Getenv(e) == "" {
-				_ = os.Unsetenv(e) // it can't fail
-			}
-		}
-	}
-}
-
 // decodeAddress reads where to listen; whether anybody can is found out later.
 func decodeAddress(ctx *kong.DecodeContext, target reflect.Value) error {
 	var s string

@@ -128,14 +128,6 @@ type Proposal struct {
 	Version      *int
 }
 
-type RuleEntry struct {
-	Version   int
-	State     string
-	Algorithm string
-	Params    []byte
-	Reason    string
-}
-
 type RuleReason struct {
 	Version     int
 	Seq         int
