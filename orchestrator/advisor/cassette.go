@@ -3,6 +3,7 @@ package advisor
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ type exchange struct {
 	Body       string            `json:"body,omitempty"`
 	Bytes      []byte            `json:"body_base64,omitempty"` // in place of Body where it is no UTF-8
 	Error      string            `json:"error,omitempty"`       // why there was no answer
+	Outcome    CallOutcome       `json:"outcome,omitempty"`     // likewise: timeout or http_error; empty in older cassettes
+	Final      bool              `json:"final,omitempty"`       // it failed, and was not worth asking again
 	At         time.Time         `json:"at"`
 	LatencyNS  time.Duration     `json:"latency_ns"`
 }
@@ -86,8 +89,24 @@ func (x exchange) check() error {
 		return fmt.Errorf("its request has the hash %s, not the recorded %s: it was changed since", sha(canonical), bounded(x.RequestSHA, 64))
 	case x.Error == "" && (x.Status < 200 || x.Status > 599):
 		return fmt.Errorf("status %d: want 200 to 599, or an error", x.Status)
+	case x.Outcome != "" && x.Outcome != CallTimeout && x.Outcome != CallHTTPError:
+		return fmt.Errorf("outcome %q: want %s or %s", bounded(string(x.Outcome), 20), CallTimeout, CallHTTPError)
 	}
 	return nil
+}
+
+// failure is why there was no answer, as far as it matters to what follows.
+func (x exchange) failure() error {
+	switch err := errors.New(x.Error); {
+	case x.Outcome == CallTimeout && x.Final:
+		return final{fmt.Errorf("no time was left for another attempt: %w", context.DeadlineExceeded)}
+	case x.Outcome == CallTimeout:
+		return context.DeadlineExceeded
+	case x.Final:
+		return final{err}
+	default:
+		return err
+	}
 }
 
 // Model is the one that the first recorded request asked; empty when that does not say.
@@ -125,13 +144,16 @@ func (c *Cassette) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.answered += "; " + differs
 	}
 	if x.Error != "" {
-		return nil, errors.New(x.Error)
+		return nil, x.failure()
 	}
 	resp := &http.Response{StatusCode: x.Status, Status: fmt.Sprintf("%d %s", x.Status, http.StatusText(x.Status)), Proto: "HTTP/1.1",
 		ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Request: req}
 	for name, value := range x.Header {
-		if name != "Retry-After" { // nobody is waited for
+		switch {
+		case name != "Retry-After": // nobody is waited for
 			resp.Header.Set(name, value)
+		case x.Final: // nor was anybody then
+			resp.Header.Set(name, fmt.Sprintf("%.0f", longest.Seconds()))
 		}
 	}
 	body := x.Bytes

@@ -3,6 +3,11 @@ package advisor
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,6 +70,39 @@ func TestARecordedConversationIsReplayedByteForByte(t *testing.T) {
 	require.Contains(t, c.exchanges[0].Body, "slow down, [key]")
 }
 
+func TestAReplayEndsAsTheRecordingDid(t *testing.T) {
+	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	tls := httptest.NewUnstartedServer(nil)
+	tls.Config.ErrorLog = log.New(io.Discard, "", 0)
+	tls.StartTLS()
+	defer tls.Close()
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		change func(*OpenAI)
+		want   string
+		calls  int
+	}{
+		"an answer that is too large":        {says(strings.Repeat("x", 5<<20), "stop"), asIs, "the answer is larger than 1024 KiB", 1},
+		"a server that nobody trusts":        {hang, func(c *OpenAI) { c.BaseURL = tls.URL }, "certificate", 1},
+		"a redirect":                         {http.RedirectHandler("/", http.StatusFound).ServeHTTP, asIs, "the key is sent nowhere else", 1},
+		"a refusal":                          {refuse(401, "no", ""), asIs, "check OPENAI_API_KEY", 1},
+		"come back when nobody waits longer": {waitFor("3600"), asIs, "(429) after 1 attempts", 1},
+		"500 for ever":                       {refuse(500, "oops", ""), asIs, "500 after 5 attempts: oops", 5},
+		"no answer in a call's time":         {hang, func(c *OpenAI) { c.CallTimeout = 20 * time.Millisecond }, "no answer within", 5},
+		"no answer in all the time":          {hang, func(c *OpenAI) { c.Total = 100 * time.Millisecond }, "context deadline exceeded", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, cassette, err := recorded(t, serve(t, c.answer), c.change)
+			require.ErrorContains(t, err, c.want)
+			b, again := replayed(t, cassette, true, evidence())
+			require.ErrorContains(t, again, c.want)
+			require.Equal(t, errors.Is(err, context.DeadlineExceeded), errors.Is(again, context.DeadlineExceeded))
+			require.Len(t, a.Calls, c.calls)
+			require.Equal(t, outcomes(a), outcomes(b))
+		})
+	}
+}
+
 func TestAReplaySaysWhereARequestDiffers(t *testing.T) {
 	_, cassette, err := recorded(t, serve(t, says(good(), "stop")), asIs)
 	require.NoError(t, err)
@@ -96,13 +134,14 @@ func TestAReplaySaysWhereARequestDiffers(t *testing.T) {
 func TestADamagedCassetteIsRefusedWithItsLine(t *testing.T) {
 	_, cassette, _ := recorded(t, serve(t, says(good(), "stop")), asIs)
 	for want, text := range map[string]string{
-		"the cassette holds no exchange":          "\n# nothing\n",
-		"line 2 of the cassette is no exchange":   cassette + cassette[:200],
-		"it was changed since":                    strings.Replace(cassette, "gpt-4o", "gpt-5", 1),
-		"its request is no JSON":                  `{"request_sha256":"","status":200}`,
-		"status 99: want 200 to 599":              strings.Replace(cassette, `"status":200`, `"status":99`, 1),
-		"a cassette of 1048577 bytes, at most":    strings.Repeat("x", MaxCassette+1),
-		"line 1 of the cassette is no exchange: ": "<html>",
+		"the cassette holds no exchange":           "\n# nothing\n",
+		"line 2 of the cassette is no exchange":    cassette + cassette[:200],
+		"it was changed since":                     strings.Replace(cassette, "gpt-4o", "gpt-5", 1),
+		"its request is no JSON":                   `{"request_sha256":"","status":200}`,
+		"status 99: want 200 to 599":               strings.Replace(cassette, `"status":200`, `"status":99`, 1),
+		`outcome "ok": want timeout or http_error`: strings.Replace(cassette, `"status":200`, `"status":200,"outcome":"ok"`, 1),
+		"a cassette of 1048577 bytes, at most":     strings.Repeat("x", MaxCassette+1),
+		"line 1 of the cassette is no exchange: ":  "<html>",
 	} {
 		_, err := ReadCassette(text)
 		require.ErrorContains(t, err, want)

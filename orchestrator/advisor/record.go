@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -60,7 +61,7 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	c.Error = r.clean(c.Error, maxStored)
 	r.calls = append(r.calls, c)
-	if failed := r.record(c, sent, resp, body, err); failed != nil {
+	if failed := r.record(req.Context(), c, sent, resp, body, err); failed != nil {
 		err = final{failed}
 	}
 	r.settle(ctx, c)
@@ -84,14 +85,21 @@ func (r *recorder) settle(ctx context.Context, c Call) {
 	_ = r.purse.Settle(ctx, c)
 }
 
-// record adds an exchange to the cassette that is being recorded, if one is.
-func (r *recorder) record(c Call, sent []byte, resp *http.Response, body []byte, failed error) error {
+// record adds an exchange to the cassette that is being recorded, if one is; ctx is the conversation's.
+func (r *recorder) record(ctx context.Context, c Call, sent []byte, resp *http.Response, body []byte, failed error) error {
 	if r.tape == nil || c.Replayed != "" {
 		return nil
 	}
 	x, err := r.exchangeOf(c, sent, resp, body, failed)
 	if err != nil {
 		return err
+	}
+	if c.Outcome != CallOK {
+		if failed != nil {
+			failed = &url.Error{Op: "Post", Err: failed} // as the client hands it on
+		}
+		again, _ := worthRetrying(ctx, resp, failed)
+		x.Final = !again
 	}
 	return r.tape.add(x)
 }

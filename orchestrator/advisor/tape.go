@@ -81,7 +81,7 @@ func (r *recorder) exchangeOf(c Call, sent []byte, resp *http.Response, body []b
 	}
 	x.Request, x.RequestSHA = canonical, sha(canonical)
 	if resp == nil {
-		x.Error = r.redact(failed.Error())
+		x.Error, x.Outcome = r.redact(failed.Error()), c.Outcome
 		return x, nil
 	}
 	x.Status, x.Header = resp.StatusCode, map[string]string{}
