@@ -19,6 +19,7 @@ const (
 	change                  // a change rate or ratio
 	count                   // anything else: windows, switches, versions, factors
 	seconds
+	unsaid // a figure of a text without a unit: it may be anything, and so speaks for no unit
 )
 
 // known is one figure of the evidence.
@@ -145,13 +146,14 @@ func textFigures(text string) []known {
 
 // known is what a figure of a text may stand for.
 func (f named) known() []known {
+	if f.unit == "" {
+		return []known{{value: f.value, quantity: unsaid}}
+	}
 	var out []known
 	for i, factor := range f.by {
-		q := quantity(i)
-		if factor == 0 || f.unit == "" && (q == share || q == change) { // "3 pairs" are no 300%
-			continue
+		if factor != 0 {
+			out = append(out, known{value: f.value * factor, quantity: quantity(i)})
 		}
-		out = append(out, known{value: f.value * factor, quantity: q})
 	}
 	return out
 }

@@ -16,16 +16,16 @@ type named struct {
 	value float64
 	unit  string  // a key of units; empty: none that is known
 	by    factors // units of unit
-	off   float64 // half of its last digit
+	off   float64 // how far it may be off: half of its last digit
 	bare  bool    // nothing is glued to it: "3", not "3k"
 }
 
 // factors lead from a figure to what each quantity is kept in; 0: it can't measure that.
-type factors [seconds + 1]float64
+type factors [unsaid + 1]float64
 
 // units are what a figure may measure by its unit.
 var units = map[string]factors{
-	"":        {latency: 1, rate: 1, share: 1, change: 1, count: 1, seconds: 1},
+	"":        {latency: 1, rate: 1, share: 1, change: 1, count: 1, seconds: 1, unsaid: 1},
 	"%":       {share: 0.01, change: 0.01},
 	"points":  {share: 0.01},
 	"µs":      {latency: 0.001},
@@ -148,7 +148,8 @@ func readFigure(text string) (named, int) {
 	}
 	n := len(number)
 	if thousandRE.MatchString(rest) {
-		f.value, f.off, f.bare = f.value*1000, f.off*1000, false
+		f.value, f.bare = f.value*1000, false
+		f.off = min(f.off*1000, roundest*math.Abs(f.value))
 		n, rest = n+1, rest[1:]
 	}
 	if u := unitRE.FindString(rest); u != "" && !continues(u, rest[len(u):]) {
@@ -193,6 +194,9 @@ func readDuration(text string) (named, int) {
 	return f, len(text)
 }
 
+// roundest is how far a figure written with k or an exponent may be off, as a share of it: 1e3 is not all from 500 to 1500.
+const roundest = 0.05
+
 // readNumber reads digits with separators of thousands or a decimal comma.
 func readNumber(text string) named {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
@@ -207,7 +211,11 @@ func readNumber(text string) named {
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
 		v = math.NaN()
 	}
-	return named{text: text, value: v, off: 0.5 * math.Pow10(power-len(decimals)), bare: true}
+	f := named{text: text, value: v, off: 0.5 * math.Pow10(power-len(decimals)), bare: true}
+	if exponent != "" {
+		f.off = min(f.off, roundest*math.Abs(v))
+	}
+	return f
 }
 
 var separators = strings.NewReplacer("'", "", "’", "", "\u00a0", "", "\u2009", "", "\u202f", "")

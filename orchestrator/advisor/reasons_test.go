@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"retune/orchestrator/detection"
 	"retune/proxy/balance"
 	"retune/proxy/rules"
 	"retune/ruleversions"
@@ -18,7 +19,7 @@ func TestEachFigureOfAReasonIsLookedUp(t *testing.T) {
 	e.Series = []Point{{Scenario: "burst", AtS: 30, RPS: 103.4, RPSChangeRate: &rate, P95MS: 655},
 		{Scenario: "burst", AtS: 40, RPS: 138.8, P95MS: 655}}
 	e.Switches = []Switch{{Scenario: "burst", AtS: 32, From: balance.RoundRobin, To: balance.LeastConnections, Before: Figures{RPS: 100, P95MS: 655, ErrorRate: 0.02}, After: Figures{RPS: 99, P95MS: 431, ErrorRate: 0.001}, Confident: 0.93}}
-	e.Detection = &Detection{Across: 25}
+	e.Detection = &Detection{Across: 25, Suggestions: []detection.Suggestion{suggestion("detection.spike_rate", "1", "0.5", 3)}}
 	for _, c := range []struct {
 		text string
 		want []string
@@ -56,6 +57,9 @@ func TestEachFigureOfAReasonIsLookedUp(t *testing.T) {
 		{"412–712 ms in burst", []string{"712 ms"}},
 		{"5xx and 4xx, the 2nd window, P2C_PEAK_EWMA, p99.9, v1.5, server-12", nil},
 		{"ROUND_ROBIN is 1.58-fold LEAST_CONNECTIONS in burst, 1.9 times it", []string{"1.9 times"}},
+		// what a text names without a unit
+		{"p95 in steady 23 ms, 23 rps, 23 s, 23×, 23%", []string{"23 ms", "23 rps", "23 s", "23×", "23%"}},
+		{"0.5 names 23 of 26 right, 3 pairs", nil},
 		// several metrics
 		{"p95 in burst 655 ms at 140 req/s, or 140 requests per second, 140 requests/s, 140 qps, 140 requests", nil},
 		{"p95 in burst 655 ms, average 210 ms, mean 210 ms, 99th percentile 900 ms", nil},
@@ -66,7 +70,7 @@ func TestEachFigureOfAReasonIsLookedUp(t *testing.T) {
 		{"p95 in burst 140", []string{"140"}},
 		{"average in burst 655 ms", []string{"655 ms"}},
 		{"throughput in burst is 37% lower with LEAST_CONNECTIONS than with ROUND_ROBIN", []string{"37%"}},
-		{"25 windows lie across two states, 26 do not", []string{"26"}},
+		{"25 windows lie across two states, 28 do not", []string{"28"}},
 		// what follows from two figures
 		{"burst's p95 is 2.15 times steady's", nil},
 		{"p95 in burst is 2.15 times as high", []string{"2.15 times"}}, // it doesn't say as what
@@ -75,6 +79,15 @@ func TestEachFigureOfAReasonIsLookedUp(t *testing.T) {
 	} {
 		got := CheckReasons([]ruleversions.Reason{{Path: "rules.SPIKE", Text: c.text}}, e, e.Champion)
 		require.Equal(t, c.want, got[0].Unsupported, c.text)
+	}
+}
+
+func TestARoundFigureIsNotEveryFigureNearIt(t *testing.T) {
+	for text, want := range map[string]bool{
+		"655 ms": true, "0.66 s": true, "0.7 s": true, "6.55e2 ms": true, "66e1 ms": true, "0.66k ms": true,
+		"0e5 ms": false, "1e3 ms": false, "7e2 ms": false, "1k ms": false, "0.7k ms": false, "0.001M": false,
+	} {
+		require.Equal(t, want, figuresIn(text)[0].is(known{value: 655, quantity: latency}), text)
 	}
 }
 
