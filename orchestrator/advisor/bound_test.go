@@ -48,7 +48,7 @@ func anyEvidence(t *rapid.T) Evidence {
 func TestTheEssentialsAreToldWithinTheBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := anyEvidence(t)
-		text, dropped := Compact(e)
+		text := Compact(e)
 		if n := Tokens(text); n > MaxTokens {
 			t.Fatalf("%d tokens", n)
 		}
@@ -69,17 +69,15 @@ func TestTheEssentialsAreToldWithinTheBound(t *testing.T) {
 		if len(e.Scenarios) > 0 && (len(told.Scenarios) == 0 || len(told.Measured["p95_ms"]) == 0) {
 			t.Fatalf("nothing is told of what was measured: %s", text)
 		}
-		if len(told.Scenarios) < len(firstOfEach(e.Scenarios)) && !strings.Contains(strings.Join(dropped, ", "), "scenarios") {
-			t.Fatalf("scenarios were dropped without a word: %v", dropped)
-		}
 	})
 }
 
 // The worst that was found by hand: more of everything than will ever be told.
 func TestTheEssentialsOfVastEvidence(t *testing.T) {
-	text, dropped := Compact(vast())
+	text := Compact(vast())
 	require.LessOrEqual(t, Tokens(text), MaxTokens)
 	require.Contains(t, text, `"measured_under_champion"`)
 	require.Contains(t, text, `"detection.spike_rate"`)
-	require.NotContains(t, dropped, "every measurement")
+	require.Contains(t, text, `"scenarios":["steady","burst"`)
+	require.Contains(t, text, `"p95_ms":[305,655`)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -19,18 +18,17 @@ import (
 const MaxTokens = 2000
 
 // Compact writes evidence as JSON of at most MaxTokens, whatever it holds. What doesn't fit is dropped, the least
-// useful first (points of the series, then older attempts and switches, then slow algorithms, then texts), and
-// dropped says what. Figures have three digits; texts of earlier versions are quoted and bounded. One figure per
-// scenario stands in lists, in the order of "scenarios"; null means not measured.
-func Compact(e Evidence) (text string, dropped []string) {
+// useful first: points of the series, then older attempts and switches, then slow algorithms, then texts; in the end every
+// measurement. Figures have three digits; texts of earlier versions are quoted and bounded. One figure per scenario
+// stands in lists, in the order of "scenarios"; null means not measured.
+func Compact(e Evidence) string {
 	for _, r := range rooms {
-		text = encode(document(e, r))
+		text := encode(document(e, r))
 		if Tokens(text) <= MaxTokens {
-			return text, r.dropped(e)
+			return text
 		}
 	}
-	least := rooms[len(rooms)-1]
-	return encode(document(Evidence{Champion: e.Champion}, least)), append(least.dropped(Evidence{}), "every measurement")
+	return encode(document(Evidence{Champion: e.Champion}, rooms[len(rooms)-1]))
 }
 
 // room is how many of each thing a document has room for.
@@ -41,22 +39,6 @@ var rooms = []room{
 	{32, 8, 8, 10, 8, 160}, {20, 8, 8, 10, 8, 160}, {20, 6, 6, 10, 8, 120}, {14, 5, 5, 10, 8, 100},
 	{12, 4, 5, 8, 8, 100}, {10, 4, 4, 6, 8, 80}, {8, 3, 4, 5, 6, 80}, {6, 2, 3, 4, 6, 60}, {4, 2, 2, 3, 4, 50},
 	{0, 1, 2, 3, 4, 40}, {0, 0, 1, 2, 3, 20}, {0, 0, 0, 1, 2, 0},
-}
-
-// dropped says what the room left out.
-func (r room) dropped(e Evidence) []string {
-	var out []string
-	note := func(what string, have, room int) {
-		if have > room {
-			out = append(out, fmt.Sprintf("%d of %d %s", have-room, have, what))
-		}
-	}
-	note("points of the series", len(e.Series), r.points)
-	note("switches", len(e.Switches), r.switches)
-	note("earlier attempts", len(e.Tried), r.tried)
-	note("algorithms", len(algorithmsOf(e)), r.algorithms)
-	note("scenarios", len(firstOfEach(e.Scenarios)), r.scenarios)
-	return out
 }
 
 // Tokens estimates from above how many tokens a model's tokenizer makes of text: one for each sign of

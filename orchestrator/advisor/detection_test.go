@@ -81,7 +81,7 @@ func TestLocalLeavesThresholdsAlone(t *testing.T) {
 
 func TestAGeneratorIsToldOfDetectionWithinItsBound(t *testing.T) {
 	e := settled(suggestion("detection.spike_rate", "1", "0.5", 3))
-	text, _ := Compact(e)
+	text := Compact(e)
 	require.Contains(t, text, `"windows_true_state_then_named_state":{"HIGH_STABLE":{"HIGH_STABLE":22},"SPIKE":{"HIGH_STABLE":3,"SPIKE":1}}`)
 	require.Contains(t, text, "at least 0.62 in 4 cases")
 	full := detection.Matrix{}
@@ -95,7 +95,7 @@ func TestAGeneratorIsToldOfDetectionWithinItsBound(t *testing.T) {
 	for range 50 {
 		e.Detection.Suggestions = append(e.Detection.Suggestions, suggestion(strings.Repeat("x", 5000), strings.Repeat("y", 5000), strings.Repeat("z", 5000), 1))
 	}
-	text, _ = Compact(e)
+	text = Compact(e)
 	require.LessOrEqual(t, Tokens(text), MaxTokens)
 	require.Contains(t, text, "measured_under_champion")
 }

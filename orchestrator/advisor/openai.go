@@ -78,9 +78,8 @@ func (o *openAI) Advise(ctx context.Context, e Evidence) (Advice, error) {
 func (o *openAI) advise(ctx context.Context, e Evidence, before []Advice) (Advice, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Total)
 	defer cancel()
-	evidence, _ := Compact(e)
 	rec := o.recorder(e.Cycle, PromptSHA())
-	t := o.talk(rec, ruleForm(), o.temperature(), prompts.Rules, evidence)
+	t := o.talk(rec, ruleForm(), o.temperature(), prompts.Rules, Compact(e))
 	if len(before) > 0 {
 		t.req.Messages = append(t.req.Messages, askAnother(e.Champion, before))
 	}

@@ -133,8 +133,7 @@ func TestOpenAIAsksAndIsAnswered(t *testing.T) {
 	require.Equal(t, true, format["json_schema"].(map[string]any)["strict"])
 	messages := sent["messages"].([]any)
 	require.Equal(t, map[string]any{"role": "system", "content": prompts.Rules}, messages[0])
-	text, _ := Compact(evidence())
-	require.Equal(t, map[string]any{"role": "user", "content": text}, messages[1])
+	require.Equal(t, map[string]any{"role": "user", "content": Compact(evidence())}, messages[1])
 
 	require.Equal(t, []CallOutcome{CallOK}, outcomes(a))
 	c := a.Calls[0]
