@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,13 +133,16 @@ func (u *turn) saveCalls(ctx context.Context, chosen *Proposal, rest []advisor.C
 // evidence gathers what the generator is told, and stores it with the cycle.
 func (u *turn) evidence(ctx context.Context, baseline []measured) (e advisor.Evidence, err error) {
 	e = advisor.Evidence{Cycle: u.c.ID, Champion: u.champion.Rules, Profile: string(u.c.Profile)}
+	var runs []loadtest.Result
+	var decisions []steering.Decision
 	for _, b := range shown(baseline) {
 		m := summary(b.Run)
 		m.States = shares(b.snapshots)
 		e.Scenarios = append(e.Scenarios, m)
 		e.Series = append(e.Series, advisor.TurningPoints(b.Scenario, b.Result.Started, b.snapshots)...)
-		e.Switches = append(e.Switches, switchlog.Analyse(b.Result, b.decisions)...)
+		runs, decisions = append(runs, b.Result), append(decisions, b.decisions...)
 	}
+	e.Switches = slices.Concat(switchlog.Analyse(runs, decisions)...)
 	if e.Detection, err = u.detected(ctx, baseline); err != nil {
 		return e, err
 	}

@@ -16,23 +16,23 @@ func (s *Server) switches(ctx context.Context, runs []orchestrator.Run, cycle in
 	if err != nil {
 		return nil, err
 	}
-	var found []orchestrator.RunSwitch
-	for _, r := range runs {
-		if !slices.ContainsFunc(decisions, func(d steering.Decision) bool { return d.Switched && during(r.Result, d) }) {
-			continue // spares reading its series
-		}
+	if !slices.ContainsFunc(decisions, func(d steering.Decision) bool { return d.Switched }) {
+		return nil, nil // spares reading every run's series
+	}
+	results := make([]loadtest.Result, len(runs))
+	for i, r := range runs {
 		if r, err = s.History.Run(ctx, r.ID); err != nil {
 			return nil, err
 		}
-		for _, sw := range switchlog.Analyse(r.Result, decisions) {
-			found = append(found, orchestrator.RunSwitch{Run: r.ID, Switch: sw})
+		results[i] = r.Result
+	}
+	var found []orchestrator.RunSwitch
+	for i, of := range switchlog.Analyse(results, decisions) {
+		for _, sw := range of {
+			found = append(found, orchestrator.RunSwitch{Run: runs[i].ID, Switch: sw})
 		}
 	}
 	return found, nil
-}
-
-func during(r loadtest.Result, d steering.Decision) bool {
-	return !d.At.Before(r.Started) && d.At.Before(r.Started.Add(r.Duration))
 }
 
 // cycleSwitches is switches for the API; a cycle that isn't there is an error.

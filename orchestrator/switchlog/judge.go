@@ -11,14 +11,15 @@ import (
 
 const (
 	most        = 3     // windows on either side that are compared
-	fewestPairs = 3     // of neighbouring windows from which noise is known
+	fewestPairs = 3     // of neighbouring windows from which noise is known, …
+	fewestOther = 6     // … of those of other scenarios, which are not quite the same
 	beyond      = 2     // standard deviations, about 95% of what noise does
 	leastErrors = 0.005 // half a percentage point: less is no difference, however quiet the run
 	leastRatio  = 1.10  // a tenth, likewise
 )
 
 // judge says what one switch brought.
-func (a analysis) judge(d steering.Decision) Switch {
+func (a analysis) judge(d steering.Decision, n noise) Switch {
 	s := Switch{
 		Scenario: a.run.Scenario, AtS: d.At.Sub(a.run.Started).Round(time.Millisecond).Seconds(), State: d.State,
 		From: d.PreviousAlgorithm, To: d.Algorithm, Confident: d.Confidence, Outcome: Unclear,
@@ -41,11 +42,11 @@ func (a analysis) judge(d steering.Decision) Switch {
 		return s
 	}
 	s.Windows, s.Before, s.After = len(like), figures(like), figures(now)
-	if a.noise.pairs < fewestPairs {
-		s.Why = fmt.Sprintf("%d pairs of neighbouring windows without a change, want %d: what noise does here is not known", a.noise.pairs, fewestPairs)
+	if n.pairs == 0 {
+		s.Why = fmt.Sprintf("fewer than %d pairs of neighbouring windows without a change: what noise does here is not known", fewestPairs)
 		return s
 	}
-	s.Outcome, s.Why = a.noise.outcome(s.Before, s.After)
+	s.Outcome, s.Why = n.outcome(s.Before, s.After)
 	return s
 }
 

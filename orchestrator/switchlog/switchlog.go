@@ -1,10 +1,10 @@
 // Package switchlog says what each switch of algorithm brought: p95, RPS and errors before it and after it, and
 // whether it paid.
 //
-// It is pure: decisions in, each with its window, and switches with figures out. A switch is set against its own noise:
-// before and after are windows of the same proxy and load, between which nothing but the algorithm changed, and a difference
-// counts when it is larger than what neighbouring windows of the run differ by without a switch. Where that can't be had, because the
-// load changed too, or the run's edge or another change is too near, it says so: unclear.
+// It is pure: decisions in, each with its window, and switches with figures out. A switch is set against noise: before and
+// after are windows of the same proxy and load, between which nothing but the algorithm changed, and a difference counts
+// when it is larger than what neighbouring windows of the same scenario's runs differ by without a switch. Where that can't
+// be had, because the load changed too, or the run's edge or another change is too near, it says so: unclear.
 package switchlog
 
 import (
@@ -55,24 +55,36 @@ type Figures struct {
 // adoptedWith is how many windows after a reset a state is adopted without hysteresis.
 const adoptedWith = 1.5
 
-// Analyse finds the switches within a run's measured phase, oldest first, and what each brought. decisions are all of the
-// proxies', those that hold too: with them come the windows.
+// Analyse finds the switches within each run's measured phase, oldest first, and what each brought; noise is taken from all
+// of the runs. decisions are all of the proxies', those that hold too: with them come the windows.
 //
 // Only switches that a window led to count: those by a reload, a change of mode or a reset were ordered, and what is
 // adopted in the first window after a reset was no choice between two algorithms.
-func Analyse(r loadtest.Result, decisions []steering.Decision) []Switch {
+func Analyse(runs []loadtest.Result, decisions []steering.Decision) [][]Switch {
 	decisions = slices.Clone(decisions)
 	slices.SortStableFunc(decisions, func(a, b steering.Decision) int { return a.At.Compare(b.At) })
-	a := newAnalysis(r, decisions)
-	var out []Switch
+	all, known := make([]analysis, len(runs)), noises{}
+	for i, r := range runs {
+		all[i] = newAnalysis(r, decisions)
+		known.learn(all[i])
+	}
+	out := make([][]Switch, len(runs))
+	for i, a := range all {
+		out[i] = a.switches(decisions, known)
+	}
+	return out
+}
+
+// switches judges those of one run.
+func (a analysis) switches(decisions []steering.Decision, known noises) (out []Switch) {
 	reset := map[string]time.Time{} // by the proxy's boot
 	for _, d := range decisions {
 		if d.Cause != steering.CauseWindow {
 			reset[d.BootID] = d.At
 			continue
 		}
-		if d.Switched && chosen(d, reset[d.BootID]) && within(r, d.At) {
-			out = append(out, a.judge(d))
+		if d.Switched && chosen(d, reset[d.BootID]) && within(a.run, d.At) {
+			out = append(out, a.judge(d, known.of(kind{a.run.Scenario, d.Snapshot.Window})))
 		}
 	}
 	return out

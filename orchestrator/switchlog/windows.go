@@ -16,12 +16,12 @@ type analysis struct {
 	run     loadtest.Result
 	windows []window // within the measured phase, each proxy's oldest first
 	bounds  []bound  // oldest first
-	noise   noise
 }
 
 // window is one window of a proxy, and the load that was sent in it.
 type window struct {
-	boot     string // the proxy's
+	boot     string        // the proxy's
+	length   time.Duration // as configured; from and to are by the proxy's clock
 	from, to time.Time
 	requests uint64
 	errors   uint64
@@ -49,7 +49,7 @@ func newAnalysis(r loadtest.Result, decisions []steering.Decision) analysis {
 		s := d.Snapshot
 		from := s.At.Add(-s.Window)
 		if d.Cause == steering.CauseWindow && within(r, from) && within(r, s.At) && s.Window > 0 {
-			a.windows = append(a.windows, window{d.BootID, from, s.At, s.Requests, s.Errors, s.RPS, s.P95MS, offered(r, from, s.At, s.RPS)})
+			a.windows = append(a.windows, window{d.BootID, s.Window, from, s.At, s.Requests, s.Errors, s.RPS, s.P95MS, offered(r, from, s.At, s.RPS)})
 		}
 		if d.Switched || d.Cause != steering.CauseWindow {
 			a.bounds = append(a.bounds, bound{d.At, d.BootID, "the algorithm changed"})
@@ -62,7 +62,6 @@ func newAnalysis(r loadtest.Result, decisions []steering.Decision) analysis {
 		}
 	}
 	slices.SortStableFunc(a.bounds, func(x, y bound) int { return x.at.Compare(y.at) })
-	a.noise = a.neighbours()
 	return a
 }
 
@@ -131,27 +130,54 @@ func alike(a, b float64) bool {
 
 // noise is what neighbouring windows of one load and one algorithm differ by: standard deviations of the difference.
 type noise struct {
-	pairs  int
+	pairs  int     // 0: it is not known
 	p95    float64 // of the logarithm
 	served float64 // of the logarithm of answered over sent
 	errors float64 // of the error rate
 }
 
-// neighbours measures the run's noise. The median absolute difference times 1.4826 estimates the standard deviation
-// and does not mind a few pairs that differ by more than noise (Rousseeuw & Croux, 1993).
-func (a analysis) neighbours() noise {
-	var p95, served, errors []float64
+// kind is of what windows the noise is the same: those of a scenario and a length. Without a scenario it is of all.
+type kind struct {
+	scenario string
+	length   time.Duration
+}
+
+// noises are the differences of neighbouring windows, as noise has them.
+type noises map[kind][]noise
+
+// learn adds a run's.
+func (n noises) learn(a analysis) {
 	for i, w := range a.windows {
 		next, found := a.next(i)
 		if !found || !alike(w.offered, next.offered) || w.p95 <= 0 || next.p95 <= 0 {
 			continue
 		}
-		p95 = append(p95, math.Abs(math.Log(next.p95/w.p95)))
-		served = append(served, math.Abs(math.Log(next.served()/w.served())))
-		errors = append(errors, math.Abs(next.errorRate()-w.errorRate()))
+		d := noise{1, math.Abs(math.Log(next.p95 / w.p95)), math.Abs(math.Log(next.served() / w.served())), math.Abs(next.errorRate() - w.errorRate())}
+		for _, k := range []kind{{a.run.Scenario, w.length}, {"", w.length}} {
+			n[k] = append(n[k], d)
+		}
+	}
+}
+
+// of is the noise of a kind, from its own windows, or from those of all scenarios where there are too few. The median
+// absolute difference times 1.4826 estimates the standard deviation and does not mind a few pairs that differ by more than
+// noise (Rousseeuw & Croux, 1993).
+func (n noises) of(k kind) noise {
+	pairs := n[k]
+	if len(pairs) < fewestPairs {
+		if pairs = n[kind{length: k.length}]; len(pairs) < fewestOther {
+			return noise{}
+		}
 	}
 	const toSD = 1.4826
-	return noise{len(p95), toSD * median(p95), toSD * median(served), toSD * median(errors)}
+	sd := func(of func(noise) float64) float64 {
+		var all []float64
+		for _, p := range pairs {
+			all = append(all, of(p))
+		}
+		return toSD * median(all)
+	}
+	return noise{len(pairs), sd(func(d noise) float64 { return d.p95 }), sd(func(d noise) float64 { return d.served }), sd(func(d noise) float64 { return d.errors })}
 }
 
 // next is the window of the same proxy that follows one, if nothing changed within the two.
