@@ -41,6 +41,7 @@ func (h *heldBody) Read(p []byte) (int, error) {
 	if !h.state.CompareAndSwap(bodyFresh, bodyTouched) && h.state.Load() == bodyGivenBack {
 		return 0, errBodyGone
 	}
+	h.visit.due.Store(true)
 	n, err := h.src.Read(p)
 	switch {
 	case err == io.EOF: // which comes with the last byte of a known length
@@ -51,6 +52,7 @@ func (h *heldBody) Read(p []byte) (int, error) {
 	case err != nil:
 		h.visit.broken.CompareAndSwap(nil, &err)
 	}
+	h.visit.due.Store(false)
 	if n > 0 {
 		h.visit.progress()
 	}
@@ -76,6 +78,9 @@ func (h *heldBody) again(out *http.Request) *http.Request {
 	return out
 }
 
+// bodyIsLate reports, when the time is over, whether it was the client's body that was waited for.
+func (v *visit) bodyIsLate() bool { return v.due.Load() || v.broken.Load() != nil }
+
 // progress gives an upload more time: the limit is on standing still.
 func (v *visit) progress() {
 	if !v.answered.Load() && v.timer.Stop() {
@@ -94,7 +99,11 @@ func follow(res *http.Response, v *visit) {
 	if res.ContentLength > 0 {
 		x := v.exchange
 		b.stall = v.limit
-		b.notice = time.AfterFunc(stallTime, func() { x.seat.pool.stalled(x.seat.server, x.began) })
+		b.notice = time.AfterFunc(stallTime, func() {
+			if !v.due.Load() {
+				x.seat.pool.stalled(x.seat.server, x.began)
+			}
+		})
 	}
 	res.Body, v.answer = b, b.Close
 }
@@ -122,7 +131,7 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	switch {
 	case err == io.EOF:
 		v.end(traffic.Success)
-	case err != nil && gone(v.request.Context()):
+	case err != nil && gone(v.request.Context()), errors.Is(err, errTimeout) && v.bodyIsLate():
 		v.end(traffic.Aborted)
 	case err != nil:
 		v.end(traffic.Failure)

@@ -254,3 +254,39 @@ func (e contender) staleConnections(t *testing.T) {
 	}
 	require.Len(t, b.requests(), 2*n, "none was sent twice")
 }
+
+// A backend that echoes what a client uploads pauses with it. Neither that nor the client's giving up is held against it.
+func TestComplianceASlowUploadIsNotTheBackends(t *testing.T) {
+	echo := func(conn *rawConn) {
+		head := conn.head()
+		conn.send("HTTP/1.1 200 OK\r\nContent-Length: " + head.get("Content-Length") + "\r\n\r\n")
+		_, _ = io.Copy(conn.Conn, conn.in)
+	}
+	const begun = post + "Content-Length: 8\r\n\r\nhalf"
+	eachEngine(t, func(t *testing.T, e contender) {
+		check(t, "a pause", func(t *testing.T) {
+			p := e.start(t, nil, rawBackend(t, echo))
+			c := p.connect()
+			c.send(begun)
+			m, err := c.in.head()
+			require.NoError(t, err)
+			_, err = c.in.Peek(len("half"))
+			require.NoError(t, err)
+			time.Sleep(stallTime + stallTime/2)
+			require.Zero(t, p.pool.servers[0].failing.Load())
+			c.send("half")
+			require.NoError(t, c.restOf(m))
+			e.nobodysFailure(t, p)
+		})
+		check(t, "no end", func(t *testing.T) {
+			p := e.start(t, func(c *Config) { c.RequestTimeout = 2 * time.Second }, rawBackend(t, echo))
+			c := p.connect()
+			c.send(begun)
+			m, err := c.in.head()
+			require.NoError(t, err)
+			require.Error(t, c.restOf(m))
+			e.nobodysFailure(t, p)
+			require.Zero(t, p.pool.servers[0].failing.Load())
+		})
+	})
+}

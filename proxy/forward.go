@@ -27,7 +27,8 @@ const (
 	// common servers close theirs, since a request sent into a closing connection is lost (PA-16).
 	upstreamIdle = 4 * time.Second
 	// bodyStall is how long a backend may pause within an answer's body whose length it did not announce: that may be a
-	// stream of events. Where it did, the request timeout holds, and a pause of stallTime counts against the backend.
+	// stream of events. Where it did, the request timeout holds, and a pause of stallTime counts against the backend, unless
+	// more of the request is waited for.
 	bodyStall = time.Minute
 	stallTime = time.Second
 	// bodyLinger is how long a client may go on with a body that has been answered.
@@ -55,8 +56,9 @@ type visit struct {
 	answer   func() error          // closes its answer
 	failed   bool                  // its answer is a failure: 5xx, or none that can be passed on
 	answered atomic.Bool           // an answer's head has come
-	whole    atomic.Bool           // the client's body has come to its end
-	broken   atomic.Pointer[error] // the client's body broke off, with this: nobody else is to blame
+	due      atomic.Bool           // more of the client's body is waited for
+	whole    atomic.Bool           // it has come to its end
+	broken   atomic.Pointer[error] // it broke off, with this: nobody else is to blame
 }
 
 type visitKey struct{}

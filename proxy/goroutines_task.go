@@ -197,13 +197,14 @@ func (t *task) waited(asked bool) error {
 		return err
 	}
 	switch still := t.still(); {
-	case still >= t.limit() && !t.answered && t.clientIsDue():
+	case still >= t.limit() && t.clientIsDue():
 		return refusal{wire.BodyTime}
 	case still >= t.limit():
 		return errTimeout
 	case still >= t.patience():
-		t.paused = true
-		c.choose.pool.stalled(t.seat.server, t.exchange.began)
+		if t.paused = true; !t.clientIsDue() {
+			c.choose.pool.stalled(t.seat.server, t.exchange.began)
+		}
 	}
 	if asked && !t.busy && time.Duration(c.now-t.began) >= watchAfter {
 		t.start(nil)

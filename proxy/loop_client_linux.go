@@ -237,13 +237,11 @@ func (l *loop) relayBody(w *work) bool {
 	}
 	n, fault := w.body.Feed(data)
 	w.whole = false
-	switch {
-	case fault != nil:
+	if fault != nil {
 		l.refuseBody(w, fault)
 		return true
-	case !w.answered:
-		l.answer.arm(s, l.now)
 	}
+	l.uploaded(w)
 	if _, ok := l.send(u, data[:n]); !ok {
 		l.used(s, data, kept, n)
 		l.unsent(w)
@@ -251,6 +249,22 @@ func (l *loop) relayBody(w *work) bool {
 	}
 	l.used(s, data, kept, n)
 	return true
+}
+
+// uploaded notes that the request's body makes progress.
+func (l *loop) uploaded(w *work) {
+	switch {
+	case !w.answered:
+		l.answer.arm(w.client, l.now)
+	case !w.client.waiting():
+		l.awaitBody(w)
+	}
+}
+
+// clientIsDue reports whether the call waits for its client's body.
+func (w *work) clientIsDue() bool {
+	u := w.upstream
+	return !w.body.Done() && u != nil && !u.waiting() && !w.expecting()
 }
 
 func (l *loop) newWork(s *sock) *work {

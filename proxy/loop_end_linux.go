@@ -156,13 +156,22 @@ func (l *loop) headLate(s *sock) {
 // answerLate ends a call that has stood still for too long: the client's fault while the rest of its body is due.
 func (l *loop) answerLate(s *sock) {
 	w := s.work
-	if u := w.upstream; !w.body.Done() && u != nil && !u.waiting() && !w.expecting() {
+	if w.clientIsDue() {
 		l.refuseBody(w, wire.BodyTime)
 		return
 	}
 	w.end(l.now, traffic.Failure)
 	l.drop(w)
 	l.answerOwn(w, http.StatusGatewayTimeout, "timeout")
+}
+
+// bodyLate ends a call whose answer has stood still for too long in the middle.
+func (l *loop) bodyLate(s *sock) {
+	if s.work.clientIsDue() {
+		l.refuseBody(s.work, wire.BodyTime)
+		return
+	}
+	l.broken(s.work, false)
 }
 
 // handOver gives a connection to the full lane, with what has been read of it.

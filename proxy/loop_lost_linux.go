@@ -11,10 +11,11 @@ func (l *loop) awaitBody(w *work) {
 	l.backendStall.arm(w.client, l.now)
 }
 
-// paused tells the health checks of a pause in a body of announced length, and goes on waiting.
+// paused tells the health checks of a backend's pause in a body of announced length, and goes on waiting.
 func (l *loop) paused(s *sock) {
-	x := &s.work.exchange
-	l.choose.pool.stalled(x.seat.server, x.began)
+	if x := &s.work.exchange; !s.work.clientIsDue() {
+		l.choose.pool.stalled(x.seat.server, x.began)
+	}
 	l.backendRest.arm(s, l.now)
 }
 

@@ -298,6 +298,26 @@ func TestAClientThatEndsItsSideHasItsWholeAnswer(t *testing.T) {
 	require.Len(t, l.answered(c).body, size)
 }
 
+// A client that uploads slowly while its answer comes makes progress.
+func TestAnUploadIsProgressOfAnAnswerThatHasBegun(t *testing.T) {
+	ln := listenLocal(t)
+	defer ln.Close()
+	l := newStepped(t, ln.Addr().String())
+	c, s := l.client()
+	c.send(post + "Content-Length: 8\r\n\r\nhalf")
+	l.until("passed on", func() bool { return s.work != nil && !s.work.upstream.connecting })
+	b := l.upstream(ln)
+	b.send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf")
+	l.until("begun", func() bool { return s.work.answered })
+	due := s.due
+	c.send("h")
+	l.until("more time", func() bool { return s.work.body.Done() || s.due > due })
+	require.Equal(t, &l.backendPause, s.timers)
+	c.send("alf")
+	b.send("half")
+	require.Equal(t, "halfhalf", l.answered(c).body)
+}
+
 // A request whose head has come in part when the proxy begins to drain is served.
 func TestADrainServesTheRequestThatHasBegun(t *testing.T) {
 	for name, sent := range map[string]int{"a part is read": 10, "nothing is read yet": 0} {

@@ -207,9 +207,7 @@ func (l *loop) taken(u *sock) {
 		l.unsent(w)
 		return
 	}
-	if !w.answered {
-		l.answer.arm(w.client, l.now)
-	}
+	l.uploaded(w)
 	l.pump(w.client)
 }
 
