@@ -68,7 +68,7 @@ func TestComplianceInterim(t *testing.T) {
 				conn.send("HTTP/1.1 100 Continue\r\n\r\n")
 				_, _ = conn.rest()
 			})
-			p := e.start(t, func(c *Config) { c.RequestTimeout = 300 * time.Millisecond }, b)
+			p := e.start(t, func(c *Config) { c.RequestTimeout = 2 * time.Second }, b)
 			c := p.connect()
 			c.send(expect)
 			require.Equal(t, 100, c.answer("POST").status())

@@ -141,7 +141,11 @@ func TestErrorsOfTheProxysOwn(t *testing.T) {
 		"broken_answer": {[]*httptest.Server{silent}, http.StatusBadGateway},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := start(t, func(c *Config) { c.RequestTimeout = 100 * time.Millisecond }, c.servers...)
+			p := start(t, func(c *Config) {
+				if name == "timeout" {
+					c.RequestTimeout = 100 * time.Millisecond
+				}
+			}, c.servers...)
 			res, body := p.get("/")
 			require.Equal(t, c.status, res.StatusCode, body)
 			require.Equal(t, name, res.Header.Get("X-Retune-Error"))
@@ -151,21 +155,21 @@ func TestErrorsOfTheProxysOwn(t *testing.T) {
 }
 
 func TestASlowUploadIsNoTimeout(t *testing.T) {
-	p := start(t, func(c *Config) { c.RequestTimeout = 300 * time.Millisecond }, backend(t, func(w http.ResponseWriter, r *http.Request) {
+	p := start(t, func(c *Config) { c.RequestTimeout = time.Second }, backend(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		fmt.Fprint(w, len(b))
 	}))
 	in, out := io.Pipe()
 	go func() {
-		for range 8 { // 0.8 s in all, never more than 0.1 s without progress
-			time.Sleep(100 * time.Millisecond)
+		for range 30 { // longer than the timeout in all, but never without progress for nearly as long
+			time.Sleep(50 * time.Millisecond)
 			fmt.Fprint(out, "x")
 		}
 		out.Close()
 	}()
 	res, err := p.client.Post(p.url, "text/plain", in)
 	require.NoError(t, err)
-	require.Equal(t, "8", read(t, res))
+	require.Equal(t, "30", read(t, res))
 }
 
 func TestDrainFinishesWhatIsUnderWay(t *testing.T) {
