@@ -223,7 +223,7 @@ func (v *visit) bodyFault(ctx context.Context) *wire.Fault {
 	case fault != nil: // net/http ends the context with the read that failed
 		return fault
 	case errors.Is(context.Cause(ctx), errTimeout):
-		return &wire.Fault{Status: http.StatusRequestTimeout, Cause: "body too slow"}
+		return wire.BodyTime
 	case gone(ctx), errors.Is(*broken, io.ErrUnexpectedEOF), errors.As(*broken, &network):
 		return nil
 	}

@@ -161,8 +161,8 @@ func (c *client) handOver() ending {
 func (c *client) say(b []byte) error {
 	for {
 		if c.now >= c.writes {
-			c.writes = c.now + int64(clientStall/4)
-			_ = c.SetWriteDeadline(time.Now().Add(clientStall)) // a closed connection says so in the write
+			c.writes = c.now + int64(wire.ClientStall/4)
+			_ = c.SetWriteDeadline(time.Now().Add(wire.ClientStall)) // a closed connection says so in the write
 		}
 		n, err := c.Write(b)
 		if n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -179,7 +179,7 @@ func (c *client) linger() {
 	if c.CloseWrite() != nil {
 		return
 	}
-	for before, now := -1, 0; c.SetReadDeadline(time.Now().Add(lingerTime)) == nil; before = now {
+	for before, now := -1, 0; c.SetReadDeadline(time.Now().Add(wire.LingerTime)) == nil; before = now {
 		if _, err := io.Copy(io.Discard, c.TCPConn); !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}

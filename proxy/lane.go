@@ -29,15 +29,8 @@ const (
 	EngineNetHTTP Engine = "net/http"
 )
 
-const (
-	// mostIdle bounds the idle connections to one backend: all of them, or of one event loop.
-	mostIdle = 512
-	// clientStall is for how long a client may take nothing of its answer.
-	clientStall = 80 * time.Second
-	// lingerTime is how long a connection whose last answer was given is read from before it closes: with unread bytes in
-	// the socket the system would reset it, and take the answer with it.
-	lingerTime = 500 * time.Millisecond
-)
+// mostIdle bounds the idle connections to one backend: all of them, or of one event loop.
+const mostIdle = 512
 
 var headEnd = []byte("\r\n\r\n")
 
@@ -62,7 +55,8 @@ type engine interface {
 	serve(ln *net.TCPListener) error
 	// drain stops accepting, closes idle connections, and waits until the calls in flight have ended, or ctx has.
 	drain(ctx context.Context) error
-	// close cuts what is left, and returns when nothing runs any more.
+	// close cuts what is left, and returns when nobody serves any more. What is being dialed or handed over at that
+	// moment closes when that is over.
 	close()
 }
 

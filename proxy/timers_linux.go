@@ -1,6 +1,10 @@
 package proxy
 
-import "time"
+import (
+	"time"
+
+	"retune/proxy/wire"
+)
 
 // timers is a list of sockets that all wait for the same length of time, so that the first one is always the next to
 // be due: arming, disarming and expiring take constant time, however many there are.
@@ -67,8 +71,8 @@ func (l *loop) initTimers() {
 	set(&l.backendPause, pause, l.paused)
 	set(&l.backendRest, l.timeouts.request-pause, l.bodyLate)
 	set(&l.backendStall, bodyStall, l.bodyLate)
-	set(&l.clientStall, clientStall, l.clientGone)
-	set(&l.linger, lingerTime, l.unlessTaking(&l.linger))
+	set(&l.clientStall, wire.ClientStall, l.clientGone)
+	set(&l.linger, wire.LingerTime, l.unlessTaking(&l.linger))
 	set(&l.dial, dialTime, func(u *sock) { l.broken(u.work, true) })
 	set(&l.upstreamIdle, upstreamIdle, l.kill)
 }

@@ -13,17 +13,14 @@ import (
 
 const (
 	bufferSize = 4 << 10 // of a connection; a larger head makes it grow for a while
-	// lingerTime is how long a refused connection is drained before it closes: a close with unread bytes in
-	// the socket would reset it and take the refusal with it.
-	lingerTime  = 500 * time.Millisecond
+	// LingerTime is how long a connection whose last answer was given is read from before it closes: with unread bytes
+	// in the socket the system would reset it, and take the answer with it.
+	LingerTime  = 500 * time.Millisecond
 	lingerBytes = 256 << 10
-	// stallTime is after how long a client that takes nothing of its answer is cut; at the earliest after
-	// three quarters of it, since setting a deadline for each write would cost more than it is worth.
-	stallTime = 80 * time.Second
+	// ClientStall is for how long a client may take nothing of its answer. Where each write would need a deadline of its
+	// own, which costs more than it is worth, it is three quarters of that at the earliest.
+	ClientStall = 80 * time.Second
 )
-
-// preface is how a client begins HTTP/2 by prior knowledge.
-var preface = []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 
 // place is where in its stream a connection stands.
 type place uint8
@@ -282,8 +279,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 		c.switched.Store(true)
 	}
 	if now := time.Now(); now.UnixNano() > c.writes.Load() {
-		c.writes.Store(now.Add(stallTime / 4).UnixNano())
-		_ = c.Conn.SetWriteDeadline(now.Add(stallTime)) // a closed connection says so in the write
+		c.writes.Store(now.Add(ClientStall / 4).UnixNano())
+		_ = c.Conn.SetWriteDeadline(now.Add(ClientStall)) // a closed connection says so in the write
 	}
 	return c.Conn.Write(p)
 }
@@ -297,7 +294,7 @@ func (c *Conn) Close() error {
 }
 
 func (c *Conn) linger() {
-	if c.CloseWrite() == nil && c.Conn.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
+	if c.CloseWrite() == nil && c.Conn.SetReadDeadline(time.Now().Add(LingerTime)) == nil {
 		_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
 	}
 }

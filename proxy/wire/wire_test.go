@@ -164,7 +164,8 @@ func TestBodiesThatAreRefused(t *testing.T) {
 }
 
 func TestHTTP2PassesWhenEnabledAndOnlyAsTheFirstBytes(t *testing.T) {
-	stream := string(preface) + "\x00\x00\x00\x04\x00\n\n\x00"
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" // RFC 9113 §3.4
+	stream := preface + "\x00\x00\x00\x04\x00\n\n\x00"
 	for _, n := range []int{1, 1 << 20} {
 		out, _, err := through(stream, n, Limits{HTTP2: true})
 		require.NoError(t, err)
