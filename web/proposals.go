@@ -6,16 +6,10 @@ import (
 
 	"retune/orchestrator"
 	"retune/orchestrator/verdict"
-	"retune/proxy/steering"
 )
 
 // proposalName is how pages call a participant of a tournament.
 func proposalName(n int) string { return fmt.Sprintf("proposal %d", n) }
-
-// gatedSwitches says how often a replay switched.
-func gatedSwitches(r steering.Report) string {
-	return fmt.Sprintf("%d switches in %d windows, %.1f a minute.", r.Switches-r.Adoptions, r.Windows, r.SwitchesPerMinute)
-}
 
 // changesOf is what a proposal changes, in words.
 func changesOf(p orchestrator.Proposal) string {

@@ -47,7 +47,7 @@ func TestACyclesPageShowsWhoTookPartAndWhyTheyWereDropped(t *testing.T) {
 	page := ask(t, newServer(t, story()), "GET", "/cycles/3", nil).Body.String()
 	for _, says := range []string{
 		"0.20 is not above gradual_increase_rate 0.30", "its score in the screening is 0.40", "chosen by the screening", "-1.10 ± 0.61",
-		"these figures never reach the judge", "1 switches in 30 windows, 0.2 a minute", "SPIKE: ROUND_ROBIN → RANDOM",
+		"these figures never reach the judge", "Switches: 1 in 30 windows, 0.2 a minute", "SPIKE: ROUND_ROBIN → RANDOM",
 	} {
 		require.Contains(t, page, says)
 	}
@@ -121,7 +121,7 @@ func TestAVersionShowsWhatWasFoundBeforeItsTrial(t *testing.T) {
 	chosen := m.proposals[3][2]
 	page := ask(t, newServer(t, m), "GET", fmt.Sprintf("/versions/%d", chosen.Version), nil).Body.String()
 	require.Contains(t, page, "never in force")
-	require.Contains(t, page, "1 switches in 30 windows")
+	require.Contains(t, page, "Switches: 1 in 30 windows")
 	page = ask(t, newServer(t, m), "GET", "/versions/1", nil).Body.String()
 	require.Contains(t, page, "Lint and replay")
 	require.NotContains(t, page, "Replayed over", "nobody proposed it")

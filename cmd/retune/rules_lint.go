@@ -76,7 +76,7 @@ func (l linted) tell(o *output) {
 	if l.Replay.Windows == 0 {
 		return
 	}
-	fmt.Fprintf(o.err, "%d switches in %d windows, %.1f a minute.\n", l.Replay.Switches-l.Replay.Adoptions, l.Replay.Windows, l.Replay.SwitchesPerMinute)
+	fmt.Fprintln(o.err, l.Replay)
 	for _, s := range traffic.States() {
 		fmt.Fprintf(o.err, "  %-17s %s windows, its rule in force in %s\n", s, strconv.Itoa(l.Replay.States[s]), strconv.Itoa(l.Replay.Held[s]))
 	}

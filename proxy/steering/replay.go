@@ -1,6 +1,7 @@
 package steering
 
 import (
+	"fmt"
 	"time"
 
 	"retune/proxy/balance"
@@ -24,6 +25,11 @@ type Report struct {
 	Decisions         []Decision                `json:"decisions"`  // the switches alone
 	MostRPS           float64                   `json:"most_rps"`   // the highest that was recorded
 	MostRate          float64                   `json:"most_rate"`  // likewise of the rps change rate
+}
+
+// String says how often it switched where the gates had a say.
+func (r Report) String() string {
+	return fmt.Sprintf("Switches: %d in %d windows, %.1f a minute.", r.Switches-r.Adoptions, r.Windows, r.SwitchesPerMinute)
 }
 
 // Replay feeds a recorded series, oldest first, to a new governor under rs. A snapshot with nothing to be compared with
