@@ -111,6 +111,13 @@ func measurable(c orchestrator.Cycle) {
 	}
 }
 
+// judged waits for a cycle's end.
+func (w *town) judged(id int64) orchestrator.Cycle {
+	c := w.ended(id, cycleLasts)
+	measurable(c)
+	return c
+}
+
 // enter brings a cycle into a step and keeps it there.
 func (w *town) enter(s step) moment {
 	w.t.Helper()

@@ -96,43 +96,44 @@ func TestBackendsAreNamedWithoutWhatComesAndGoes(t *testing.T) {
 
 // From start to end over real processes: limits, outlook, verdict, and the verdict again from what Postgres holds.
 func TestAStoredCycleIsJudgedAgain(t *testing.T) {
-	w := newTown(t)
-	w.firstRules(everywhere(balance.ExpectedCompletion))
-	w.startAll()
-	var out, errs bytes.Buffer
-	server := []string{"--server", "http://" + w.web}
-	judge := func(limits ...string) (orchestrator.Rejudgement, int) {
-		t.Helper()
+	measuring(t, func(w *town) {
+		w.firstRules(everywhere(balance.ExpectedCompletion))
+		w.startAll()
+		var out, errs bytes.Buffer
+		server := []string{"--server", "http://" + w.web}
+		judge := func(limits ...string) (orchestrator.Rejudgement, int) {
+			t.Helper()
+			out.Reset()
+			errs.Reset()
+			err := run(t.Context(), append(append([]string{"cycle", "judge", "1", "-o", "json"}, limits...), server...), &out, &errs)
+			var r orchestrator.Rejudgement
+			if out.Len() > 0 {
+				require.NoError(t, json.Unmarshal(out.Bytes(), &r), out.String())
+			}
+			return r, exitCode(err, false)
+		}
+		id := w.propose(everywhere(balance.RoundRobin), false, "short")
+		_, code := judge()
+		require.Equal(t, exitUsage, code, "it has not ended: %s", errs.String())
+		c := w.judged(id)
+		require.Equal(t, orchestrator.RolledBack, c.Status, c.Why)
+		require.NotEmpty(t, c.Setup.Driver)
+		require.Contains(t, c.Setup.Backends, "server-1=")
+		require.NotEmpty(t, c.Setup.Proxy, "its build")
+
+		r, code := judge()
+		require.Equal(t, exitRolledBack, code, errs.String())
+		require.True(t, r.Confirmed, r.Origin())
+		require.Equal(t, *c.Verdict, r.Verdict)
+		r, code = judge("--p95", "5000%", "--rps", "99%", "--errors", "99")
+		require.Equal(t, exitOK, code, "%s: %s", r.Verdict.Reason, errs.String())
+		require.Equal(t, c, w.cycle(id), "nothing that is stored changes")
+
 		out.Reset()
 		errs.Reset()
-		err := run(t.Context(), append(append([]string{"cycle", "judge", "1", "-o", "json"}, limits...), server...), &out, &errs)
-		var r orchestrator.Rejudgement
-		if out.Len() > 0 {
-			require.NoError(t, json.Unmarshal(out.Bytes(), &r), out.String())
-		}
-		return r, exitCode(err, false)
-	}
-	id := w.propose(everywhere(balance.RoundRobin), false, "short")
-	_, code := judge()
-	require.Equal(t, exitUsage, code, "it has not ended: %s", errs.String())
-	c := w.ended(id, cycleLasts)
-	require.Equal(t, orchestrator.RolledBack, c.Status, c.Why)
-	require.NotEmpty(t, c.Setup.Driver)
-	require.Contains(t, c.Setup.Backends, "server-1=")
-	require.NotEmpty(t, c.Setup.Proxy, "its build")
-
-	r, code := judge()
-	require.Equal(t, exitRolledBack, code, errs.String())
-	require.True(t, r.Confirmed, r.Origin())
-	require.Equal(t, *c.Verdict, r.Verdict)
-	r, code = judge("--p95", "5000%", "--rps", "99%", "--errors", "99")
-	require.Equal(t, exitOK, code, "%s: %s", r.Verdict.Reason, errs.String())
-	require.Equal(t, c, w.cycle(id), "nothing that is stored changes")
-
-	out.Reset()
-	errs.Reset()
-	require.NoError(t, run(t.Context(), append([]string{"doctor", "-o", "json", "--proxy-admin", "http://" + w.admin, "--data", w.path("")}, server...), &out, &errs), errs.String())
-	require.Contains(t, out.String(), `"check": "noise"`)
+		require.NoError(t, run(t.Context(), append([]string{"doctor", "-o", "json", "--proxy-admin", "http://" + w.admin, "--data", w.path("")}, server...), &out, &errs), errs.String())
+		require.Contains(t, out.String(), `"check": "noise"`)
+	})
 }
 
 func TestTheStateOfTheNoiseIsShown(t *testing.T) {
