@@ -3,15 +3,19 @@ package proxy
 import (
 	"net/http"
 	"strings"
+
+	"retune/proxy/wire"
 )
 
 // answerWriter is the client's side of the full lane. It does what RFC 9110 §15.2 and RFC 9112 §9.6 ask for and
 // net/http and ReverseProxy leave out: no interim answer (1xx) goes to a client of HTTP/1.0, which would take it for
-// the answer; none takes along what concerns the backend's connection alone; and a client whose body was answered
-// before its end is told that the connection ends.
+// the answer; none takes along what concerns the backend's connection alone; a client whose body was answered
+// before its end is told that the connection ends; and a client of HTTP/1.0, which knows the end of an answer without a
+// length by that of the connection, sees a reset where the answer is cut.
 type answerWriter struct {
 	http.ResponseWriter
-	visit *visit
+	visit  *visit
+	resets bool // the connection ends with a reset, until the answer is whole
 }
 
 // WriteHeader writes the head of an interim answer or of the final one.
@@ -23,10 +27,20 @@ func (w *answerWriter) WriteHeader(status int) {
 		return
 	case status < 200:
 		dropHopByHop(w.Header())
+	case !r.ProtoAtLeast(1, 1) && w.Header()["Content-Length"] == nil:
+		w.resets = true
+		wire.SetReset(r.Context(), true)
 	case r.ContentLength != 0 && r.ProtoMajor == 1 && !w.visit.whole.Load():
 		w.Header().Set("Connection", "close")
 	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// whole ends an answer that has been written to its end.
+func (w *answerWriter) whole() {
+	if w.resets {
+		wire.SetReset(w.visit.request.Context(), false)
+	}
 }
 
 // Unwrap gives http.ResponseController the rest of the writer.

@@ -295,6 +295,29 @@ func TestComplianceAnswersThatAreCut(t *testing.T) {
 				require.Error(t, c.restOf(head), "it looks whole")
 			})
 		}
+		for _, drained := range []bool{true, false} { // it knows no chunks
+			check(t, fmt.Sprintf("to HTTP/1.0, drained %t", drained), func(t *testing.T) {
+				fall := make(chan struct{})
+				p := e.start(t, func(c *Config) { c.DrainTimeout = 100 * time.Millisecond }, rawBackend(t, func(conn *rawConn) {
+					conn.request()
+					conn.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")
+					<-fall
+				}))
+				c := p.connect()
+				c.send("GET / HTTP/1.0\r\n\r\n")
+				head, err := c.in.head()
+				require.NoError(t, err)
+				_, err = c.in.Peek(len("half"))
+				require.NoError(t, err)
+				if drained {
+					require.NoError(t, p.stop())
+					defer close(fall)
+				} else {
+					close(fall)
+				}
+				require.Error(t, c.restOf(head), "it looks whole")
+			})
+		}
 	})
 }
 

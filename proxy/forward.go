@@ -140,13 +140,14 @@ func (p *Proxy) visit(proxy http.Handler, w http.ResponseWriter, r *http.Request
 		_ = rc.SetReadDeadline(time.Now()) // the transport waits for whoever reads the client's body
 	})
 	defer v.leave()
-	w = &answerWriter{w, v}
+	answer := &answerWriter{ResponseWriter: w, visit: v}
 	if r.ContentLength != 0 && r.ProtoMajor == 1 {
 		// Else net/http would hold an answer back until it has read the body, or has lost it.
 		_ = rc.EnableFullDuplex()
 		defer wire.Hurry(ctx, bodyLinger)
 	}
-	proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, visitKey{}, v)))
+	proxy.ServeHTTP(answer, r.WithContext(context.WithValue(ctx, visitKey{}, v)))
+	answer.whole() // else it has panicked
 }
 
 // rewrite makes the request that goes to the backend; which backend, the balancer says.

@@ -176,6 +176,14 @@ func (c *readAhead) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// SetLinger says what becomes of a close, as net.TCPConn's does.
+func (c *readAhead) SetLinger(seconds int) error {
+	if h, ok := c.Conn.(interface{ SetLinger(seconds int) error }); ok {
+		return h.SetLinger(seconds)
+	}
+	return errors.ErrUnsupported
+}
+
 // CloseWrite ends the answer's direction.
 func (c *readAhead) CloseWrite() error {
 	if h, ok := c.Conn.(interface{ CloseWrite() error }); ok {

@@ -100,6 +100,21 @@ func Hurry(ctx context.Context, d time.Duration) {
 	}
 }
 
+// SetReset says whether a request's connection ends with a reset, whoever closes it. Over TLS it can't.
+func SetReset(ctx context.Context, on bool) {
+	c, _ := ctx.Value(connKey{}).(*Conn)
+	if c == nil {
+		return
+	}
+	if tcp, ok := c.Conn.(interface{ SetLinger(seconds int) error }); ok {
+		seconds := -1
+		if on {
+			seconds = 0
+		}
+		_ = tcp.SetLinger(seconds) // fails where the connection has ended
+	}
+}
+
 // standInPath can't be guessed and is never sent anywhere, so only a stand-in asks for it.
 var (
 	standInPath = "/" + rand.Text()
