@@ -40,6 +40,7 @@ type call struct {
 	started  bool      // a byte of the answer has gone to the client, interim ones too
 	answered bool      // the answer's head has come
 	answer   wire.Body // of the answer: what is still to come from the backend
+	finite   bool      // the answer's head has told its length
 	interim  int       // heads before the answer's
 	reusable bool      // the connection to the backend can serve another call after this answer
 }
@@ -184,7 +185,7 @@ func (c *call) mayRetry(neverSent bool) bool {
 // abandoned reports whether a client that sends nothing any more has left, as far as one can tell. It may have ended its
 // side alone: where its answer has begun and will have an end the next write tells.
 func (c *call) abandoned() bool {
-	return !c.body.Done() || !c.answered || !c.answer.Announced()
+	return !c.body.Done() || !c.finite
 }
 
 // expecting reports whether the client waits for the backend to say 100 Continue before it sends the body.
@@ -212,6 +213,7 @@ func (c *call) heed(head, dst []byte, now int64, l *lane) (edited []byte, direct
 	c.exchange.head = now
 	c.failed = a.Status >= http.StatusInternalServerError
 	c.answer = wire.AnswerBody(&a, c.toHEAD)
+	c.finite = c.answer.Announced()
 	c.reusable = !a.Last && !c.answer.EndsWithConnection()
 	c.last = c.last || c.answer.EndsWithConnection() || !c.body.Done() || l.draining.Load()
 	if a.Dated && !a.Edit && !c.last {

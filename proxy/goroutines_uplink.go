@@ -26,7 +26,7 @@ type uplink struct {
 	sending  atomic.Bool  // it waits for the backend
 	unsent   atomic.Bool  // not everything that was read has been sent
 
-	mu  sync.Mutex // guards err, and the call's body and whole
+	mu  sync.Mutex // guards err, and the call's body, whole and finite
 	err error      // why the call can't go on: errGone, or refusal
 }
 
