@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 type answerWriter struct {
 	http.ResponseWriter
 	visit  *visit
+	goesOn bool // see goOn
 	resets bool // the connection ends with a reset, until the answer is whole
 }
 
@@ -25,8 +27,11 @@ func (w *answerWriter) WriteHeader(status int) {
 	case status == http.StatusSwitchingProtocols:
 	case status < 200 && !r.ProtoAtLeast(1, 1):
 		return
+	case status == http.StatusContinue && w.visit.expects():
+		return // the transport reads the body now, and net/http says it
 	case status < 200:
 		dropHopByHop(w.Header())
+		w.goOn()
 	case !r.ProtoAtLeast(1, 1) && w.Header()["Content-Length"] == nil:
 		w.resets = true
 		wire.SetReset(r.Context(), true)
@@ -34,6 +39,26 @@ func (w *answerWriter) WriteHeader(status int) {
 		w.Header().Set("Connection", "close")
 	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// goOn tells a client that waits for 100 Continue to go on, before it gets another interim answer. net/http would tell it
+// on another goroutine, into the same buffer as what is written here.
+func (w *answerWriter) goOn() {
+	if w.goesOn || !w.visit.expects() {
+		return
+	}
+	w.goesOn = true
+	h := w.Header()
+	others := maps.Clone(h)
+	clear(h)
+	w.ResponseWriter.WriteHeader(http.StatusContinue)
+	maps.Copy(h, others)
+}
+
+// expects reports whether net/http says 100 Continue when the request's body is read for the first time.
+func (v *visit) expects() bool {
+	r := v.request
+	return r.ProtoMajor == 1 && r.ContentLength != 0 && r.Header["Expect"] != nil
 }
 
 // whole ends an answer that has been written to its end.
