@@ -69,7 +69,7 @@ func browser(t *testing.T, version int, config *tls.Config) *http.Client {
 
 // HTTP/1.1 over TLS, HTTP/2 over TLS and HTTP/2 by prior knowledge reach the backend as the same request.
 func TestComplianceOtherFronts(t *testing.T) {
-	large := make([]byte, 8<<20)
+	large := make([]byte, 2<<20)
 	_, _ = rand.Read(large)
 	sum := fmt.Sprintf("%x", sha256.Sum256(large))
 	for _, c := range []struct {
