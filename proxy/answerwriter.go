@@ -9,10 +9,10 @@ import (
 )
 
 // answerWriter is the client's side of the full lane. It does what RFC 9110 §15.2 and RFC 9112 §9.6 ask for and
-// net/http and ReverseProxy leave out: no interim answer (1xx) goes to a client of HTTP/1.0, which would take it for
-// the answer; none takes along what concerns the backend's connection alone; a client whose body was answered
-// before its end is told that the connection ends; and a client of HTTP/1.0, which knows the end of an answer without a
-// length by that of the connection, sees a reset where the answer is cut.
+// net/http and ReverseProxy leave out: no type is guessed; no interim answer (1xx) goes to a client of HTTP/1.0, which
+// would take it for the answer; none takes along what concerns the backend's connection alone; a client whose body was
+// answered before its end is told that the connection ends; and a client of HTTP/1.0, which knows the end of an answer
+// without a length by that of the connection, sees a reset where the answer is cut.
 type answerWriter struct {
 	http.ResponseWriter
 	visit  *visit
@@ -23,6 +23,9 @@ type answerWriter struct {
 // WriteHeader writes the head of an interim answer or of the final one.
 func (w *answerWriter) WriteHeader(status int) {
 	r := w.visit.request
+	if h := w.Header(); status >= 200 && h["Content-Type"] == nil {
+		h["Content-Type"] = nil // so that net/http guesses none
+	}
 	switch {
 	case status == http.StatusSwitchingProtocols:
 	case status < 200 && !r.ProtoAtLeast(1, 1):

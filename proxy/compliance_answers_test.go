@@ -189,8 +189,10 @@ func TestComplianceAnswerHeadersAreKept(t *testing.T) {
 		check(t, "no type is guessed", func(t *testing.T) {
 			p := e.start(t, nil, rawBackend(t, answering("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>")))
 			c := p.connect()
-			c.send(get)
-			require.False(t, c.answer("GET").has("Content-Type"))
+			for range 50 { // net/http does or not, as it happens
+				c.send(get)
+				require.False(t, c.answer("GET").has("Content-Type"))
+			}
 		})
 	})
 }
