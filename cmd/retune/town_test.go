@@ -355,7 +355,9 @@ func (w *town) champion(number int) {
 		Hash rules.Hash `json:"sha256"`
 		YAML string     `json:"yaml"`
 	}
-	w.call(http.MethodGet, fmt.Sprintf("/versions/%d", number), nil, &v)
+	w.until("its record can be read", 30*time.Second, func() bool { // Postgres may only now notice that it was struck
+		return w.api.call(context.Background(), http.MethodGet, fmt.Sprintf("/versions/%d", number), nil, &v) == nil
+	})
 	w.until(fmt.Sprintf("the proxy runs v%d", number), 20*time.Second, func() bool {
 		now, err := w.alb.Serving(context.Background())
 		return err == nil && now.Hash == v.Hash && !now.Trial
