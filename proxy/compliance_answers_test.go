@@ -256,11 +256,8 @@ func TestComplianceBrokenAnswers(t *testing.T) {
 				}))
 				conn := p.connect()
 				conn.send(get)
-				head, err := conn.in.head()
-				require.NoError(t, err)
+				head := conn.begun()
 				require.Equal(t, 200, head.status())
-				_, err = conn.in.Peek(1)
-				require.NoError(t, err)
 				close(told)
 				require.Error(t, conn.restOf(head), "it looks whole")
 				p.blamed(t, 1)
@@ -289,10 +286,7 @@ func TestComplianceAnswersThatAreCut(t *testing.T) {
 				}))
 				c := p.connect()
 				c.send(post + "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")
-				head, err := c.in.head()
-				require.NoError(t, err)
-				_, err = c.in.Peek(len("half"))
-				require.NoError(t, err)
+				head := c.begun()
 				cut(p, c)
 				require.Error(t, c.restOf(head), "it looks whole")
 			})
@@ -307,10 +301,7 @@ func TestComplianceAnswersThatAreCut(t *testing.T) {
 				}))
 				c := p.connect()
 				c.send("GET / HTTP/1.0\r\n\r\n")
-				head, err := c.in.head()
-				require.NoError(t, err)
-				_, err = c.in.Peek(len("half"))
-				require.NoError(t, err)
+				head := c.begun()
 				if drained {
 					require.NoError(t, p.stop())
 					defer close(fall)
@@ -321,6 +312,16 @@ func TestComplianceAnswersThatAreCut(t *testing.T) {
 			})
 		}
 	})
+}
+
+// begun reads an answer's head, and waits for the beginning of its body.
+func (c *rawClient) begun() message {
+	c.t.Helper()
+	head, err := c.in.head()
+	require.NoError(c.t, err)
+	_, err = c.in.Peek(1)
+	require.NoError(c.t, err)
+	return head
 }
 
 // restOf reads the body behind a head that has been read, to its end or its break.
