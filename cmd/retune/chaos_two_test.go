@@ -99,7 +99,7 @@ func TestTheOtherOfTwoOrchestratorsTakesOver(t *testing.T) {
 		w.kill(firstOne)
 		c := w.tookOver(m, orchestrator.Interrupted)
 		require.Equal(t, "its process ended during the trial; v1 was put back in force", c.Why)
-		w.champion(1)
+		w.inForce(1)
 		id := int64(w.count("SELECT id FROM cycle WHERE schedule_id = $1", waiting[0]))
 		w.reaches(id, orchestrator.Baseline, cycleLasts)
 		w.until("the second runs it", 10*time.Second, func() bool { return w.startedBy(id) == secondOne })

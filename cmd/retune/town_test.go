@@ -348,8 +348,18 @@ func (w *town) ended(id int64, within time.Duration) (c orchestrator.Cycle) {
 	return c
 }
 
-// champion asserts that a version is in force: in the record, in the proxy by its hash, and in the proxy's file.
+// champion asserts that a version is in force, and that nothing is being measured.
 func (w *town) champion(number int) {
+	w.t.Helper()
+	w.inForce(number)
+	w.until("the proxy is not in measuring mode any more", 20*time.Second, func() bool {
+		s, err := w.alb.Status(context.Background())
+		return err == nil && s.Mode.Mode == steering.Adaptive && s.Mode.TimeScale == 1
+	})
+}
+
+// inForce asserts that a version is in force: in the record, in the proxy by its hash, and in the proxy's file.
+func (w *town) inForce(number int) {
 	w.t.Helper()
 	var v struct {
 		Hash rules.Hash `json:"sha256"`
@@ -361,10 +371,6 @@ func (w *town) champion(number int) {
 	w.until(fmt.Sprintf("the proxy runs v%d", number), 20*time.Second, func() bool {
 		now, err := w.alb.Serving(context.Background())
 		return err == nil && now.Hash == v.Hash && !now.Trial
-	})
-	w.until("the proxy is not in measuring mode any more", 20*time.Second, func() bool {
-		s, err := w.alb.Status(context.Background())
-		return err == nil && s.Mode.Mode == steering.Adaptive && s.Mode.TimeScale == 1
 	})
 	file, err := os.ReadFile(w.path("decision-rules.yml"))
 	require.NoError(w.t, err)
