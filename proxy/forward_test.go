@@ -99,17 +99,16 @@ func TestWebSocketPassesAndEndsWithTheProxy(t *testing.T) {
 
 // PA-15: a client that went away is aborted upstream, and counts neither for nor against the backend.
 func TestPA15ClientAbortIsNobodysFailure(t *testing.T) {
-	aborted := make(chan struct{})
+	asked, aborted := make(chan struct{}), make(chan struct{})
 	p := start(t, nil, backend(t, func(w http.ResponseWriter, r *http.Request) {
+		close(asked)
 		<-r.Context().Done()
 		close(aborted)
 	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	req, _ := http.NewRequestWithContext(ctx, "GET", p.url, nil)
 	go func() {
-		for p.pool.inFlight() == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		<-asked
 		cancel()
 	}()
 	_, err := p.client.Do(req)
