@@ -33,7 +33,7 @@ func inChunks(data []byte) string {
 
 // Bodies of any size pass whole, both ways, however they are framed.
 func TestComplianceBodies(t *testing.T) {
-	const size = 8<<20 + 13
+	const size = 2<<20 + 13
 	data := make([]byte, size)
 	_, _ = rand.Read(data)
 	sum := fmt.Sprintf("%x", sha256.Sum256(data))
